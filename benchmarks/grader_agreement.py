@@ -30,9 +30,8 @@ from medlive.evaluation.agreement.reliability import PairAgreement
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
 from medlive.llm.rules.engine import RulesEngine
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Estimate, Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate
-from medlive.statistics.estimate import Estimate
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"

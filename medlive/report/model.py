@@ -7,9 +7,8 @@ from typing import Final
 
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import AUDIT, AuditTable, load_audit
-from medlive.evaluation.scoring.contamination import ContaminationTable, contamination
+from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, contamination, score_arms
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.open_vs_closed_book import BookArm, score_arms
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases, profiles, worst_cases
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
 from medlive.report.html import Figures

@@ -12,8 +12,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
 from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.scoring.contamination import ContaminationTable, Mix, ModelContamination
-from medlive.evaluation.scoring.open_vs_closed_book import BookArm
+from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, Mix, ModelContamination
 from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
 
 _FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")

@@ -1,7 +1,8 @@
-"""The seeded bootstrap, with one matrix of weights for every model and slice, and paired comparisons."""
+"""The seeded bootstrap, with one matrix of weights for every model and slice; paired comparisons; estimates."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Final
@@ -11,6 +12,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float64]
 
+_TAILS: Final = ((1 - 0.95) / 2 * 100, 100 - (1 - 0.95) / 2 * 100)
 _CHUNK: Final = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
 
@@ -91,29 +93,20 @@ def bootstrap_ratios(
     return out
 
 
-def interval(drawn: Floats, level: float = 0.95) -> tuple[float, float] | None:
-    """The percentile interval of a column of drawn means; None when no draw held anything."""
+def interval(drawn: Floats) -> tuple[float, float] | None:
+    """The 95 % percentile interval of a column of drawn means; None when no draw has a value."""
     known = drawn[~np.isnan(drawn)]
     if not len(known):
         return None
-    tail = (1 - level) / 2 * 100
-    low, high = np.percentile(known, [tail, 100 - tail])
+    low, high = np.percentile(known, _TAILS)
     return float(low), float(high)
 
 
-def intervals(drawn: Floats, level: float = 0.95) -> tuple[Floats, Floats]:
-    """`interval` of every column at once, draws along the first axis: (lows, highs), NaN where no draw held
-    anything."""
-    tail = (1 - level) / 2 * 100
-    flat = drawn.reshape(len(drawn), -1)
-    out = np.full((2, flat.shape[1]), np.nan)
-    whole = ~np.isnan(flat).any(axis=0)
-    if whole.any() and len(flat):
-        out[:, whole] = np.percentile(flat[:, whole], [tail, 100 - tail], axis=0)
-    for column in np.flatnonzero(~whole):
-        if (found := interval(flat[:, column], level)) is not None:
-            out[:, column] = found
-    low, high = out.reshape(2, *drawn.shape[1:])
+def intervals(drawn: Floats) -> tuple[Floats, Floats]:
+    """`interval` of every column at once, draws along the first axis: (lows, highs), NaN where no draw has one."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
+        low, high = np.nanpercentile(drawn, _TAILS, axis=0)
     return low, high
 
 
@@ -247,3 +240,78 @@ def _fraction(a: float, b: float, x: float) -> float:
         if abs(c * d - 1) < 1e-15:
             break
     return value
+
+
+LEAST_CLUSTERS: Final = 5
+"""With fewer the draws hardly differ, and their spread says nothing."""
+
+MOST_UNDEFINED: Final = 0.05
+"""The share of draws without a value from which on the others give no interval."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """A figure over n items of so many clusters, with the 95 % percentile interval over draws of clusters."""
+
+    value: float | None
+    """None where it is not defined; `why` says so."""
+    low: float | None
+    high: float | None
+    n: int
+    clusters: int
+    why: str = ""
+    """Why there is no value, or no interval."""
+
+
+def no_estimate(why: str, n: int = 0, clusters: int = 0) -> Estimate:
+    """No figure, and the reason."""
+    return Estimate(None, None, None, n, clusters, why)
+
+
+def estimate(
+    cells: Floats,
+    statistic: Callable[[Floats], Floats],
+    clusters: Sequence[int] | NDArray[np.int_],
+    *,
+    n: int | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> Estimate:
+    """The statistic of the summed cells, and its interval over draws of whole clusters.
+
+    `cells` is (items x …): what each item adds to the counts that the statistic is made of. `statistic` takes
+    counts with any leading axes and gives NaN where it is not defined. `clusters` gives each item's cluster, any
+    whole numbers. `n` is the number of items to name where it is not the number of rows.
+    """
+    items = len(cells) if n is None else n
+    if not len(cells):
+        return no_estimate("no item")
+    names, place = np.unique(np.asarray(clusters), return_inverse=True)
+    k = len(names)
+    gathered = np.zeros((k, *cells.shape[1:]))
+    np.add.at(gathered, place, cells)
+    value = float(statistic(gathered.sum(axis=0)))
+    if np.isnan(value):
+        return no_estimate("not defined on these items", items, k)
+    flat = gathered.reshape(k, -1)
+    drawn = np.concatenate(
+        [statistic((w @ flat).reshape(len(w), *cells.shape[1:])) for w in weight_chunks(k, draws, seed)]
+    )
+    return with_interval(value, drawn, items, k)
+
+
+def with_interval(value: float, drawn: Floats, n: int, clusters: int) -> Estimate:
+    """A value with the interval of its draws, where they give one."""
+    if clusters < LEAST_CLUSTERS:
+        return Estimate(value, None, None, n, clusters, f"{clusters} clusters are too few for an interval")
+    bounds = interval(drawn)
+    undefined = float(np.isnan(drawn).mean()) if len(drawn) else 1.0
+    if bounds is None or undefined > MOST_UNDEFINED:
+        return Estimate(value, None, None, n, clusters, f"not defined in {undefined:.0%} of the draws")
+    return Estimate(value, *bounds, n, clusters)
+
+
+def ratio_of(sums: Floats) -> Floats:
+    """The first of two sums by the second, along the last axis; NaN for 0 / 0."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return np.asarray(sums[..., 0] / sums[..., 1])

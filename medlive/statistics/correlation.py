@@ -13,8 +13,16 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats, bootstrap_means, incomplete_beta, weight_chunks
-from medlive.statistics.estimate import Estimate, estimate, no_estimate, with_interval
+from medlive.statistics.bootstrap import (
+    Estimate,
+    Floats,
+    bootstrap_means,
+    estimate,
+    incomplete_beta,
+    no_estimate,
+    weight_chunks,
+    with_interval,
+)
 
 LEAST: Final = 3
 """Fewer points lie on a line anyway."""

@@ -34,7 +34,7 @@ def contamination(
     import json
 
     from medlive.evaluation.scoring.contamination import contamination as analyse
-    from medlive.evaluation.scoring.open_vs_closed_book import score_arms
+    from medlive.evaluation.scoring.contamination import score_arms
     from medlive.report.tables import arms_rows, contamination_json, write_whole
 
     if out is not None:

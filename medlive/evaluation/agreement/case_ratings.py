@@ -20,7 +20,7 @@ from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
-from medlive.statistics.estimate import Estimate, estimate, no_estimate, ratio_of
+from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 
 Ratings = dict[str, dict[str, int]]
 """By item and rater."""

@@ -14,16 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.compare_graders import (
-    GraderPair,
-    Repeated,
-    compare_graders,
-    grader_name,
-    grader_of,
-    mean_of,
-    repeated,
-    scores_of,
-)
 from medlive.evaluation.agreement.humans import HumanRatings, Place, read_humans, read_scores
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
@@ -31,19 +21,26 @@ from medlive.evaluation.agreement.reliability import (
     LEAST_ITEMS,
     MET,
     NOT_MET,
+    GraderPair,
     Panel,
     Reliability,
+    Repeated,
     code_of,
+    compare_graders,
+    grader_name,
+    grader_of,
+    mean_of,
     reliability,
+    repeated,
+    scores_of,
 )
 from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.statistics.bootstrap import Floats
+from medlive.statistics.bootstrap import Estimate, Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
-from medlive.statistics.estimate import Estimate
 
 DRAWS: Final = 1000
 _NAMED: Final = 5

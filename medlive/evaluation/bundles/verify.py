@@ -3,24 +3,137 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from medlive.errors import BadInput, UsageError
-from medlive.evaluation.bundles import contents as bundle_contents
-from medlive.evaluation.bundles import rescore as bundle_rescore
-from medlive.evaluation.bundles import sources as bundle_sources
-from medlive.evaluation.bundles import verdicts as bundle_verdicts
-from medlive.evaluation.bundles.bundle import BundleInfo, ErrataUse, cases_jsonl
-from medlive.evaluation.bundles.contents import Verification
-from medlive.evaluation.bundles.files import EVIDENCE_FILE, encode_document, encode_row, read_bundle
+import numpy as np
+
+from medlive import __version__
+from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
+from medlive.evaluation.bundles import contents, sources, verdicts
+from medlive.evaluation.bundles.bundle import (
+    MOST_DRAWS,
+    BundleInfo,
+    ErrataUse,
+    bundle_scores,
+    bundled_run,
+    cases_jsonl,
+    errata_from_record,
+)
+from medlive.evaluation.bundles.contents import Verification, require
+from medlive.evaluation.bundles.files import (
+    BUNDLE,
+    EVIDENCE_FILE,
+    RUN,
+    SCORES,
+    differences,
+    encode_document,
+    encode_row,
+    read_bundle,
+    through_json,
+)
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
-from medlive.evaluation.scoring.errata import RunErrata
+from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.integrity.checks import Faults, StepResult, StepState, Trust, run_steps
+from medlive.integrity.checks import Faults, Skip, StepResult, StepState, Trust, run_steps
+from medlive.integrity.folder import printable
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
+
+_RESTS: Final = 4
+"""Scores depend on this step and the later ones; earlier faults concern the packaging."""
+
+
+def errata(state: Verification, out: Faults) -> None:
+    """Check that what was left out is in the snapshot's errata; note withdrawn parts that were scored."""
+    require(state.scores, SCORES)
+    cases, declared = state.require_cases(), state.errata
+    applied = declared is not None and declared.mode is ErrataMode.APPLY
+    run = RunFolder(state.path, require(state.run, RUN), cases)
+    try:
+        (known,) = use_errata(
+            [run], ErrataMode.APPLY, ErrataSearch(state.errata_file, state.snapshots_folder)
+        ).runs
+    except MedliveError as exc:
+        if applied or state.errata_file is not None:
+            out.add(SCORES, "readable errata", exc.message[:200])
+        else:
+            state.add_note(f"the errata beside the snapshot cannot be read: {exc.message[:200]}")
+        return
+    state.withdrawn = known
+    left_out = RunErrata("", known.found)
+    if declared is not None and applied:
+        left_out = errata_from_record(cases, declared.model_dump(mode="json"))
+    without = [f"case {printable(case_id)[:100]}" for case_id in left_out.cases if case_id not in known.cases]
+    without += [
+        f"criterion {printable(criterion_id)[:80]} of {printable(case_id)[:80]}"
+        for case_id, criterion_id in left_out.criteria
+        if (case_id, criterion_id) not in known.criteria and case_id not in known.cases
+    ]
+    for what in without:
+        out.add(SCORES, "the errata of the snapshot", f"{what} left out without an erratum")
+    cases_scored = len(set(known.cases) - set(left_out.cases))
+    criteria_scored = len(set(known.criteria) - set(left_out.criteria))
+    if cases_scored or criteria_scored:
+        state.add_note(f"{cases_scored} cases and {criteria_scored} criteria were withdrawn but are scored")
+
+
+def scores(state: Verification, out: Faults) -> None:
+    """Check that recomputed scores equal the bundle's to the printed digit."""
+    recomputed = _recompute(state, out)
+    if recomputed is None:
+        return
+    declared = require(state.scores, SCORES)
+    for place, want, got in differences(through_json(recomputed), through_json(declared)):
+        if not place.startswith("rates"):
+            out.add(f"{SCORES}: {printable(place)}", want, got)
+    info = require(state.info, BUNDLE)
+    made, here = (info.code_version, info.numpy), (__version__, np.__version__)
+    if made != here:
+        # Other versions may draw other random numbers or score differently.
+        theirs = f"medlive {printable(made[0])[:40]}, numpy {printable(made[1])[:40]}"
+        if out.count:
+            out.add(BUNDLE, f"medlive {here[0]}, numpy {here[1]}, which recomputed the scores", theirs)
+        else:
+            state.add_note(f"made with {theirs}; scored again with medlive {here[0]}, numpy {here[1]}")
+
+
+def rates(state: Verification, out: Faults) -> None:
+    """Check that recomputed rates equal the bundle's."""
+    recomputed = _recompute(state, out)
+    if recomputed is None:
+        return
+    declared = {"rates": require(state.scores, SCORES).get("rates")}
+    for place, want, got in differences({"rates": through_json(recomputed["rates"])}, through_json(declared)):
+        out.add(f"{SCORES}: {printable(place)}", want, got)
+
+
+def _recompute(state: Verification, out: Faults) -> dict[str, Any] | None:
+    state.require_rows(state.answers, RESPONSES)
+    declared = require(state.scores, SCORES)
+    if state.recomputed is not None:
+        return state.recomputed
+    if any(number >= _RESTS for number in state.failed):
+        raise Skip("an earlier step that the scores depend on failed")
+    try:
+        draws, seed = (declared["bootstrap"][name] for name in ("draws", "seed"))
+        if [type(draws), type(seed)] != [int, int] or not (1 <= draws <= MOST_DRAWS and 0 <= seed < 2**63):
+            raise ValueError(f"draws {draws!r}, seed {seed!r}"[:100])
+        state.recomputed = bundle_scores(graded(state), declared["errata"], draws, seed)
+    except (KeyError, TypeError, ValueError, CheckFailed) as exc:
+        out.add(SCORES, f"1 to {MOST_DRAWS} draws, a seed and errata that leave a case", str(exc)[:200])
+    return state.recomputed
+
+
+def graded(state: Verification) -> GradedRun:
+    """Return the bundle's content as a run. Raises Skip if it could not be read."""
+    return bundled_run(
+        require(state.run, RUN),
+        state.require_cases(),
+        require(state.answers, RESPONSES),
+        require(state.grades, GRADES),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +221,7 @@ def verify_bundle(
         results,
         state.info,
         state.trust,
-        bundle_rescore.graded(state) if usable else None,
+        graded(state) if usable else None,
         files.get(EVIDENCE_FILE) if usable else None,
         state.errata,
         state.withdrawn,
@@ -116,19 +229,19 @@ def verify_bundle(
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
-    ("the signature is valid, by a given key or the one that the bundle names", bundle_contents.signature),
-    ("the bundle contains exactly its files, as regular files", bundle_contents.files),
-    ("every file matches SHA256SUMS and bundle.json", bundle_contents.digests),
-    ("every document and row is valid and in canonical form, and they agree", bundle_contents.schema),
-    ("the snapshot is the one named in the bundle, and verifies", bundle_sources.snapshot),
-    ("the cases equal the snapshot's", bundle_sources.cases),
-    ("only open-book runs have evidence, as run.json says, none newer than its case", bundle_sources.evidence),
-    ("every answer belongs to a case, at most one each", bundle_sources.answers),
-    ("every verdict matches its criterion, its answer and the grader's reply", bundle_verdicts.verdicts),
-    ("the pinned grader gave all verdicts", bundle_verdicts.grader),
-    ("everything left out is in the snapshot's errata", bundle_rescore.errata),
-    ("the recomputed scores are equal to the printed digit", bundle_rescore.scores),
-    ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", bundle_rescore.rates),
+    ("the signature is valid, by a given key or the one that the bundle names", contents.signature),
+    ("the bundle contains exactly its files, as regular files", contents.files),
+    ("every file matches SHA256SUMS and bundle.json", contents.digests),
+    ("every document and row is valid and in canonical form, and they agree", contents.schema),
+    ("the snapshot is the one named in the bundle, and verifies", sources.snapshot),
+    ("the cases equal the snapshot's", sources.cases),
+    ("only open-book runs have evidence, as run.json says, none newer than its case", sources.evidence),
+    ("every answer belongs to a case, at most one each", sources.answers),
+    ("every verdict matches its criterion, its answer and the grader's reply", verdicts.verdicts),
+    ("the pinned grader gave all verdicts", verdicts.grader),
+    ("everything left out is in the snapshot's errata", errata),
+    ("the recomputed scores are equal to the printed digit", scores),
+    ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", rates),
 )
 """The steps, in order: a reviewer checks completeness by counting."""
 

@@ -8,8 +8,7 @@ from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, Grade, Mode, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
-from medlive.evaluation.scoring.contamination import contamination
-from medlive.evaluation.scoring.open_vs_closed_book import score_arms
+from medlive.evaluation.scoring.contamination import contamination, score_arms
 from medlive.evaluation.scoring.score import load_graded, score_runs
 from tests.support.runs import JUDGE, MADE_AT, made_cases
 

@@ -15,8 +15,12 @@ from medlive.errors import BadInput, ConfigError
 from medlive.evaluation.asking.registry import Basis, Candidate, Registry, load_registry, read_registry
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.contamination import ContaminationTable, ModelContamination, contamination
-from medlive.evaluation.scoring.open_vs_closed_book import score_arms
+from medlive.evaluation.scoring.contamination import (
+    ContaminationTable,
+    ModelContamination,
+    contamination,
+    score_arms,
+)
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, UP_TO, GradedRun, score_runs
 from medlive.report.tables import arms_rows, contamination_json
 from tests.support.runs import made_cases, made_run
