@@ -8,7 +8,7 @@ from medlive.db.runs import record_evaluation
 from medlive.db.threads.threads import load_threads
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.evaluation.cases.raw import in_own_words
+from medlive.evaluation.cases.load import in_own_words
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.scoring.score import ScoreTable
 from medlive.service.database import open_database

@@ -179,7 +179,7 @@ class SignedErrata(Errata):
 
 def read_parameters(text: str) -> dict[str, Any]:
     """The object in --parameters. Raises UsageError, for what looks like a secret too."""
-    from medlive.evaluation.runs.secrets import check_parameters
+    from medlive.evaluation.runs.folder import check_parameters
 
     try:
         sent = json.loads(text)

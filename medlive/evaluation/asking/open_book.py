@@ -12,7 +12,7 @@ from typing import Final
 
 from medlive.evaluation.cases.selection import day_of
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.evidence import Evidence, Snippet
+from medlive.evaluation.runs.templates import Evidence, Snippet
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 
 WIDEST: Final = 1000

@@ -15,7 +15,6 @@ from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
-from medlive.evaluation.runs.evidence import EVIDENCE, Snippet
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
@@ -24,11 +23,11 @@ from medlive.evaluation.runs.folder import (
     RunFolder,
     TemplateUse,
     check_folder,
+    check_parameters,
     create_run,
     name_endpoint,
 )
-from medlive.evaluation.runs.secrets import check_parameters
-from medlive.evaluation.runs.templates import PromptTemplate, load_template
+from medlive.evaluation.runs.templates import EVIDENCE, PromptTemplate, Snippet, load_template
 from medlive.llm.ask import Caller, Complete
 from medlive.llm.budget import Budget
 from medlive.llm.engine import UNNAMED, Finish, Reply, Usage

@@ -20,8 +20,8 @@ from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.bundles.public import is_count
 from medlive.evaluation.model import Answer, Grade
-from medlive.evaluation.runs.evidence import EVIDENCE
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
+from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import (
     SIGNATURE,

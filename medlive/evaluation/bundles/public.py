@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import Answer, Grade
-from medlive.evaluation.runs.folder import RunInfo
-from medlive.evaluation.runs.secrets import KEYS_BELONG, leaves, names_secret
+from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_secret
 
 _SECRET_VARIABLE: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _LONG: Final = 12

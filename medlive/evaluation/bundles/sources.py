@@ -14,9 +14,8 @@ from medlive.evaluation.bundles.files import BUNDLE, CASES, EVIDENCE_FILE, RUN, 
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.cases.selection import Selection, day_of, select
 from medlive.evaluation.model import AnswerState, CaseSet, EvaluationCase
-from medlive.evaluation.runs.evidence import Evidence, Snippet
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, CasesUse, EvidenceUse, RunInfo
-from medlive.evaluation.runs.templates import TEMPLATES, WITHOUT_EVIDENCE
+from medlive.evaluation.runs.templates import TEMPLATES, WITHOUT_EVIDENCE, Evidence, Snippet
 from medlive.integrity.checks import Faults, Skip
 from medlive.integrity.folder import printable
 from medlive.snapshot.locate import find_snapshot

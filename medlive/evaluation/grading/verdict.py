@@ -10,14 +10,13 @@ stands in the answer itself, a met criterion whose quote is not in the answer, a
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
-from medlive.evaluation.grading.verdict_words import said_before, said_in, spelt_out, taken_back, thinking_lasts
 from medlive.llm.ask import Unusable, first_fault
 from medlive.llm.reading import NoObject, read_object, without_thinking
 from medlive.text.neutral import neutralise
@@ -27,8 +26,7 @@ MOST_QUOTE: Final = 4_000
 """Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
-_MOST_NAMES: Final = 5_000
-_MOST_BRACES: Final = 6
+_MOST_BRACES: Final = 20_000
 _MOST_PLANTED: Final = 12_000
 """Characters of a verdict that an answer may plant: no longer one would be read."""
 _TAIL: Final = re.compile(
@@ -104,7 +102,7 @@ def read_criterion(text: str, answer: str) -> Verdict:
         value = value[0]
     if not isinstance(value, dict):
         raise Unusable("the reply is no JSON object")
-    fields = _fields(value, _HARMLESS)
+    fields = _fields(value)
     try:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
@@ -137,7 +135,7 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
             found[one] = "the reply grades it more than once"
             continue
         try:
-            graded = RubricGradeItem.model_validate({**_fields(item, _HARMLESS), "id": one})
+            graded = RubricGradeItem.model_validate({**_fields(item), "id": one})
             found[one] = _certain(Verdict(graded.met, graded.quote, graded.reasoning), answer)
         except ValidationError as exc:
             found[one] = first_fault(exc)
@@ -169,9 +167,9 @@ def _id(item: Any) -> str:
     return given if isinstance(given, str) else ""
 
 
-def _fields(value: Mapping[str, Any], without: frozenset[str]) -> dict[str, Any]:
+def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
-    fields = {k: strip_unstorable(v) if isinstance(v, str) else v for k, v in value.items() if k not in without}
+    fields = {k: strip_unstorable(v) if isinstance(v, str) else v for k, v in value.items() if k not in _HARMLESS}
     named = [name for name in _REASONING if isinstance(fields.get(name), str)]
     if "reasoning" not in fields and len(named) == 1:
         fields["reasoning"] = fields.pop(named[0])
@@ -208,7 +206,7 @@ def _planted(answer: str) -> frozenset[tuple[bool, str, str]]:
         _core(Verdict(fields["met"], fields["quote"], fields["reasoning"]))
         for value in planted_objects(answer, "met")
         if isinstance(value["met"], int)
-        and isinstance((fields := _fields(value, frozenset()))["quote"], str)
+        and isinstance((fields := _fields(value))["quote"], str)
         and isinstance(fields["reasoning"], str)
     )
 
@@ -218,9 +216,16 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
     sees it, and with its quotes spelt otherwise."""
     if key not in answer and answer.isascii():
         return []
-    shown = neutralise(answer)
-    spellings = dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT)))
-    return [value for spelt in spellings for value in _objects_around(spelt, f'"{key}"') if key in value]
+    shown, found = neutralise(answer), list[dict[str, Any]]()
+    for text in dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))):
+        for brace in [match.start() for match in re.finditer("{", text)][:_MOST_BRACES]:
+            try:
+                value, _ = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
+            except (ValueError, RecursionError):
+                continue
+            if key in value:
+                found.append(value)
+    return found
 
 
 def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> str | None:
@@ -239,28 +244,6 @@ def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> st
 def words_before(text: str) -> str:
     """The words of a reply before its JSON object."""
     return without_thinking(text).partition("{")[0].partition("```")[0]
-
-
-def _objects_around(text: str, name: str) -> Iterator[dict[str, Any]]:
-    """The objects that begin at one of the last braces before a name, wherever it stands."""
-    tried = set[int]()
-    at = text.find(name)
-    for _ in range(_MOST_NAMES):
-        if at < 0:
-            return
-        brace = at
-        for _ in range(_MOST_BRACES):
-            brace = text.rfind("{", 0, brace)
-            if brace < 0 or brace in tried:
-                break
-            tried.add(brace)
-            try:
-                value, _end = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
-            except (ValueError, RecursionError):
-                continue
-            if isinstance(value, dict):
-                yield value
-        at = text.find(name, at + 1)
 
 
 def quoted(quote: str, answer: str) -> bool:
@@ -328,3 +311,117 @@ def _one_value(text: str, key: str) -> tuple[Any, str]:
     if taken_back(before):
         raise Unusable("the words before the JSON object deny it")
     return value, before
+
+
+_LOOKED_AT: Final = 4_000
+"""Characters before a verdict that are searched for another one."""
+_TAG: Final = r"(?:seed:)?(?:think|thinking|thought|reasoning|reflection|scratchpad|analysis)"
+_THINKING_OPENS: Final = re.compile(rf"[<\[◁]{_TAG}[>\]▷]", re.IGNORECASE)
+_THINKING_ENDS: Final = re.compile(rf"[<\[◁]/{_TAG}[>\]▷]", re.IGNORECASE)
+_CLAUSE: Final = re.compile(r"[.!?:;,()\n。！？：；，（）]")
+_DENIED: Final = re.compile(
+    r"\b(?:not|never|no|wrong|rather than|instead of)\b|n['’]t\b|不|并非|没有|错", re.IGNORECASE
+)
+_DENIED_AHEAD: Final = re.compile(
+    r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
+    r"|draft|would be|would have|could have|if|unless|were|had)\b"
+    r"|(?:\b(?:not|never|cannot)\b|n['’]t\b)\s+(?:be\s+|to\s+|have\s+)?"
+    r"(?:say|said|reply|replied|answer|answered|output|return|give|given|write|written|grade|this|correct|right|valid)"
+    r"\b|\b(?:answer|response|candidate|user|text|grader|it)\s+(?:itself\s+)?(?:says?|said|writes?|wrote|claims?|claimed"
+    r"|contains?|holds?|includes?|reads?|asks?)\b"
+    r"|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|假如|假设|如果|若|(?:回答|答案|原文|考生)[^，。]{0,6}(?:写|说|称|包含|要求)",
+    re.IGNORECASE,
+)
+"""Of the words that lead to an object on a line of its own: what stands there mostly gives the verdict's ground,
+which may hold any "not". What somebody else says, and what would be, is no verdict either."""
+_BEGUN: Final = re.compile(
+    r"\W*(?:(?:if|unless|were|had|suppose|supposing|no|as the (?:answer|response|candidate))\b|如果|假如|假设"
+    r"|若|不\W)",
+    re.IGNORECASE,
+)
+"""The beginning of a sentence that leads to an object and does not give it as the verdict."""
+_STATED: Final = re.compile(
+    r"\b(?:is|was|are|has been)(?P<no1>n['’]t|\s+not|\s+never)?(?:\s+(?!it\b|this\b|the\b|not\b)\w+){0,2}?\s+"
+    r"(?P<no2>not\s+)?(?:been\s+)?(?P<no3>un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when)\b)"
+    r"|\b(?:does|do|did)(?P<no4>n['’]t|\s+not)\s+(?:\w+\s+)?(?:meet|satisfy|fulfil+)\b"
+    r"|\b(?P<no5>fails?\s+)(?:to\s+(?:meet|satisfy|fulfil+)\b|(?:the|this)\s+criterion\b)"
+    r"|(?P<no6>(?:[不未没]|无法|难以)(?:有|能够?|被|完全|充分){0,2})?满足",
+    re.IGNORECASE,
+)
+_HEADLINE: Final = re.compile(
+    r"[\W_]*(?:[\w ]{1,30}[:：][\W_]*)?(?P<no1>not\s+|un|[不未没](?:有|能|被)?)?"
+    r"(?:met|satisfied|fulfilled|yes|true|满足|符合|达到|达标|是|(?P<no2>no|false|fails?|failed|否))[\W_]*",
+    re.IGNORECASE,
+)
+"""A sentence or line that is a verdict and nothing else, as `**Verdict:** not met`."""
+_ABOUT_CRITERION: Final = re.compile(
+    r"\bcriterion\s+(?:is|was|has been|can|could)(?P<no1>n['’]t|not|\s+not|\s+never)?"
+    r"(?:\s+(?:be|considered|therefore|thus|clearly|hence|so|then|fully|indeed|also))*\s+"
+    r"(?P<no2>not\s+|(?:only\s+)?(?:partially|partly)\s+)?(?:(?:been|be|fully|considered)\s+){0,2}(?P<no3>un)?"
+    r"(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when|in)\b)"
+    r"|\b(?:(?:does|do|did)(?P<no4>n['’]t|\s+not)(?:\s+\w+)?|(?P<no5>fails?\s+to)|fully|thus|therefore|so|it|answer)\s+"
+    r"(?:meets?|satisf(?:y|ies)|fulfils?|fulfills?)\s+(?:the|this|that)\s+criterion\b"
+    r"|(?:该|本|此)(?:评分)?(?:标准|条目|项)(?P<no6>(?:并?[不未没]|无法)(?:有|能够?|被|完全){0,2})?(?:被)?满足"
+    r"|\A\W*(?P<no7>not\s+met|unmet|[不未]满足)(?=\W|\Z)|\A\W*met(?=\s*[:：.。,，—-])",
+    re.IGNORECASE,
+)
+_OPENING: Final = re.compile(r"\W*(?:not\s+met|unmet|met)\b", re.IGNORECASE)
+"""A reasoning that begins with its verdict."""
+_UNSURE: Final = re.compile(
+    r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
+)
+_SPELT_OUT: Final = re.compile(
+    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:(?P<yes>true|yes)|false|no)\b""", re.IGNORECASE
+)
+
+_SENTENCE: Final = re.compile(r"[.!?\n。！？]+")
+
+
+def thinking_lasts(before: str) -> bool:
+    """Whether the words before an object are of a thinking block that has not ended."""
+    return len(_THINKING_OPENS.findall(before)) > len(_THINKING_ENDS.findall(before))
+
+
+def spelt_out(before: str) -> bool:
+    """Whether the words hold a verdict spelt as a key with its value, as `met: true`."""
+    return _SPELT_OUT.search(before) is not None
+
+
+def taken_back(before: str) -> bool:
+    """Whether the last words before an object take it back; that a criterion is not met is no such word."""
+    words = before[-200:].rstrip(" \t\r\n*_#`")
+    ahead = words.endswith((":", "：")) or "\n" in before[-200:][len(words) :]
+    clause = _CLAUSE.split(words.rstrip(":："))[-1]
+    if _DENIED_AHEAD.search(clause) or _BEGUN.match(_SENTENCE.split(words)[-1]):
+        return True
+    return not ahead and _DENIED.search(_STATED.sub(" ", _CLAUSE.split(before[-200:])[-1])) is not None
+
+
+def said_before(before: str) -> bool | None:
+    """The verdict that the words before a JSON object state last; None: they state none."""
+    words = before[-_LOOKED_AT:]
+    if spelt := list(_SPELT_OUT.finditer(words)):
+        return spelt[-1]["yes"] is not None
+    lines = [match for part in _SENTENCE.split(words) if (match := _HEADLINE.fullmatch(part[-80:]))]
+    if lines:
+        return not any(lines[-1].groupdict().values())
+    return _last_said(_STATED, words)
+
+
+def said_in(reasoning: str) -> bool | None:
+    """The verdict that a reasoning states last, of the criterion by name; None: none."""
+    # Most reasonings are about the answer alone; the search is not cheap.
+    named = "riterion" in reasoning or "RITERION" in reasoning or "满足" in reasoning
+    return _last_said(_ABOUT_CRITERION, reasoning) if named or _OPENING.match(reasoning) else None
+
+
+def _last_said(pattern: re.Pattern[str], text: str) -> bool | None:
+    """The last thing a text states by a pattern: met, or with one of its groups not met; None: nothing certain."""
+    said: bool | None = None
+    for match in pattern.finditer(text):
+        start = max(text.rfind(mark, 0, match.start()) for mark in ".!?;\n。！？；") + 1
+        end = re.search(r"[.!?;\n。！？；]", text[match.end() :])
+        asked = end is not None and end.group() in "?？"
+        if not asked and not _UNSURE.search(text, start, match.end()):
+            said = not any(match.groupdict().values())
+    return said

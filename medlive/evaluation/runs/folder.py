@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -17,8 +18,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.log import values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
-from medlive.evaluation.runs.evidence import EVIDENCE, Evidence, Snippet
-from medlive.evaluation.runs.secrets import check_parameters
+from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.integrity.lock import exclusive
 
 RESPONSES: Final = "responses.jsonl"
@@ -359,3 +359,36 @@ def open_run(path: Path) -> RunFolder:
 def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     """Parse cases; runs of the same cases that are scored together share them."""
     return tuple(EvaluationCase.from_row(json.loads(row)) for row in data.split(b"\n") if row)
+
+
+KEYS_BELONG: Final = "keys belong into the variable that --api-key-env names"
+
+_SECRET: Final = re.compile(
+    r"(?:^|[^a-z])(?:api[^a-z]?key|authorization|secret|password|passwd|credentials?|cookies?|headers|bearer"
+    r"|access[^a-z]?key|(?:access|auth|api|refresh|session)[^a-z]?token)s?(?:$|[^a-z])"
+)
+"""In the name of a parameter, spelt small."""
+_HUMP: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+def names_secret(place: str) -> bool:
+    """Whether a parameter's name, with those that it lies in, is that of a secret."""
+    return _SECRET.search(_HUMP.sub("_", place).lower()) is not None
+
+
+def leaves(value: Any, place: str = "") -> list[tuple[str, Any]]:
+    """(name, value) of all that parameters hold, a name being `outer.inner[0]`."""
+    if isinstance(value, Mapping):
+        return [one for k, v in value.items() for one in leaves(v, f"{place}.{k}" if place else str(k))]
+    if isinstance(value, list | tuple):
+        return [one for i, v in enumerate(value) for one in leaves(v, f"{place}[{i}]")]
+    return [(place, value)]
+
+
+def check_parameters(parameters: Mapping[str, Any]) -> None:
+    """Raises UsageError where a parameter looks like a secret: before it is written down."""
+    for place, _ in leaves(parameters):
+        if names_secret(place):
+            raise UsageError(
+                f"the parameter {place} looks like a secret, and run.json would hold it", hint=KEYS_BELONG
+            )

@@ -1,16 +1,81 @@
-"""Prompt templates for the models under evaluation: named, one text a language, pinned by digest."""
+"""Prompt templates for the models under evaluation, pinned by digest, and the snippets that an open book adds."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.resources import files
 from string import Template
-from typing import Final
+from typing import Any, Final, Self
 
-from medlive.digest import digest_json
-from medlive.errors import UsageError
+from medlive.digest import canonical_json, digest_json
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.runs.evidence import Snippet, shown
+from medlive.llm.fence import fenced
+
+EVIDENCE: Final = "evidence.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Snippet:
+    """One passage that is put before one case's question."""
+
+    case_id: str
+    rank: int
+    """From 1, best first."""
+    passage_id: str
+    corpus: str
+    date: str | None
+    """`YYYY-MM-DD`, on or before the case's; None: its source gives none (only where undated ones are let in)."""
+    digest: str
+    """The digest of title, section and text (`Passage.digest`)."""
+    title: str
+    section: str
+    text: str
+
+    def shown(self) -> dict[str, Any]:
+        """What the model is shown of it."""
+        parts = {"title": self.title, "section": self.section, "text": self.text}
+        head = {"n": self.rank, "source": self.corpus, "date": self.date or "unknown"}
+        return {**head, **{name: text for name, text in parts.items() if text}}
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The snippets of a run's cases."""
+
+    by_case: Mapping[str, tuple[Snippet, ...]]
+    """Of every case, also of those that have none."""
+    why: Mapping[str, str]
+    """Case → why it has none: it is asked as a closed book."""
+
+    def data(self) -> bytes:
+        """`evidence.jsonl`: a line a snippet; a case without any has a line of rank 0 that says why."""
+        rows: list[dict[str, Any]] = []
+        for case_id, snippets in self.by_case.items():
+            rows += [asdict(snippet) for snippet in snippets]
+            if not snippets:
+                rows.append({"case_id": case_id, "rank": 0, "why": self.why[case_id]})
+        return "".join(canonical_json(row) + "\n" for row in rows).encode("utf-8", "backslashreplace")
+
+    @classmethod
+    def read(cls, data: bytes) -> Self:
+        """Parse `evidence.jsonl`. Raises BadInput if a row is not a snippet."""
+        found: dict[str, tuple[Snippet, ...]] = {}
+        why: dict[str, str] = {}
+        for number, line in enumerate(data.split(b"\n"), start=1):
+            if not line:
+                continue
+            try:
+                row = json.loads(line)
+                if row["rank"] == 0:
+                    found[row["case_id"]], why[row["case_id"]] = (), row["why"]
+                else:
+                    found[row["case_id"]] = (*found.get(row["case_id"], ()), Snippet(**row))
+            except (ValueError, TypeError, KeyError) as exc:
+                raise BadInput(f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}") from exc
+        return cls(found, why)
+
 
 TEMPLATES: Final = ("livemedbench-v1", "open", "open-book")
 """`livemedbench-v1` asks for the final answer only, as LiveMedBench's candidates are asked, and so depresses
@@ -50,7 +115,8 @@ class PromptTemplate:
         text = dict(self.texts)["zh" if case.language == "zh" else "en"]
         parts = {"narrative": case.narrative, "query": case.query}
         if self.without is not None:
-            parts["evidence"] = shown(evidence)
+            # As JSON, in which no text can close the marks around it.
+            parts["evidence"] = fenced({"passages": [snippet.shown() for snippet in evidence]})
         return [{"role": "user", "content": Template(text).substitute(parts).strip()}]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.cases.raw import in_own_words, opening
+from medlive.evaluation.cases.load import in_own_words, opening
 from medlive.threads.model import Message, Role, Thread
 from tests.unit.evaluation.conftest import AT, USE, Model, make_cases
 
@@ -54,5 +54,5 @@ async def test_a_run_in_own_words_and_one_in_ours_are_two(tmp_path: Path) -> Non
     cases = make_cases(1)
     raw = in_own_words(cases, {"c000": thread((Role.PATIENT, "It hurts."))})
     await run_model(raw, Model(), tmp_path, use=replace(USE, arm="raw"), created_at=AT)
-    with pytest.raises(UsageError, match="its arm is 'raw', not 'closed'"):
+    with pytest.raises(UsageError, match="its arm is raw, not closed"):
         await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)

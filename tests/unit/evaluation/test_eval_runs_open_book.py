@@ -16,8 +16,8 @@ from medlive.errors import BadInput, IndexMissing, UsageError
 from medlive.evaluation.asking.open_book import NO_DAY, NOTHING, OpenBook, look_up
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.model import CaseSet
-from medlive.evaluation.runs.evidence import Evidence
 from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.templates import Evidence
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever
 from medlive.service.wiring import evidence_folder
 from tests.unit.evaluation.conftest import AT, USE, Model, down, make_cases, reply

@@ -5,8 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from medlive.evaluation.runs.evidence import Snippet
-from medlive.evaluation.runs.templates import TEMPLATES, load_template
+from medlive.evaluation.runs.templates import TEMPLATES, Snippet, load_template
 from tests.unit.evaluation.conftest import make_cases
 
 # A run folder pins these. A template that is to say something else gets another name.
