@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 from medlive.config import Settings
-from medlive.db.release.threads import revisions_of
+from medlive.db.release.snapshots import thread_revisions_of
 from medlive.db.runs import record_evaluation
 from medlive.db.threads.threads import load_threads
 from medlive.digest import digest_json
@@ -41,7 +41,7 @@ async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:
     if cases.origin != "snapshot":
         raise UsageError("--raw needs a snapshot's folder or version as --cases, not a file")
     async with open_database(settings) as database, database.begin() as session:
-        revisions = await revisions_of(session, cases.name, (case.case_id for case in cases.cases))
+        revisions = await thread_revisions_of(session, cases.name, (case.case_id for case in cases.cases))
         threads = await load_threads(session, sorted(set(revisions.values())))
     ready = {}
     for revision, thread in threads.items():

@@ -21,7 +21,7 @@ from sqlalchemy import text
 
 from medlive.config import Settings
 from medlive.db.session import Database
-from medlive.db.threads.erasure import erase_thread
+from medlive.db.threads.takedowns import erase_thread
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, generate

@@ -17,7 +17,7 @@ from medlive.db.curation.cases import CaseContent, StoredCase, latest_case, save
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.release.withdrawals import list_withdrawals, reasons_for
 from medlive.db.session import Database
-from medlive.db.threads.erasure import erase_thread
+from medlive.db.threads.takedowns import erase_thread
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import PublicKey, generate

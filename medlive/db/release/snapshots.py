@@ -10,7 +10,7 @@ from sqlalchemy import delete, func, select, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.clock import now
-from medlive.db.mapping import add_row, read
+from medlive.db.mapping import add_row, is_one_of, read
 from medlive.db.tables.decisions import AgentCallRow, CurationRow, EvidenceIndexRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
@@ -210,6 +210,18 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
         revealed=revealed,
         dropped=await session.scalar(dropped) or 0,
     )
+
+
+async def thread_revisions_of(session: AsyncSession, version: str, case_ids: Iterable[str]) -> dict[str, int]:
+    """Case → the thread revision that it was made from, of those of the cases that are in that snapshot."""
+    member, case = SnapshotMemberRow, CaseRevisionRow
+    query = (
+        select(member.case_id, CurationRow.revision_id)
+        .join(case, (case.case_id == member.case_id) & (case.revision == member.revision))
+        .join(CurationRow, CurationRow.id == case.curation_id)
+        .where(member.version == version, is_one_of(member.case_id, case_ids))
+    )
+    return {case_id: revision for case_id, revision in await session.execute(query)}  # noqa: C416
 
 
 async def count_languages(session: AsyncSession, version: str) -> dict[str, int]:

@@ -1,11 +1,11 @@
-"""Threads and their revisions: saved as they come in, loaded as they were."""
+"""Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from sqlalchemy import exists, func, select, text, update
+from sqlalchemy import ARRAY, Integer, any_, bindparam, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
@@ -13,11 +13,12 @@ from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
-from medlive.db.tables.intake import SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.db.tables.intake import IdentifierRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
+from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import Message, Role, Thread
+from medlive.threads.prepare import FoundIdentifier
 
-_BATCH = 500
 _LONGEST_ID = 500
 
 
@@ -60,25 +61,6 @@ _UPSERT_THREADS = text(
 )
 
 
-async def save_thread(
-    session: AsyncSession,
-    thread: Thread,
-    *,
-    assumed_posted_at: bool = False,
-    import_run_id: int | None = None,
-    fetch_id: int | None = None,
-) -> SavedThread:
-    """Save one thread; see `save_threads`."""
-    saved = await save_threads(
-        session,
-        [thread],
-        assumed_posted_at=[assumed_posted_at],
-        import_run_id=import_run_id,
-        fetch_ids=None if fetch_id is None else [fetch_id],
-    )
-    return saved[0]
-
-
 async def save_threads(
     session: AsyncSession,
     threads: Sequence[Thread],
@@ -87,29 +69,53 @@ async def save_threads(
     import_run_id: int | None = None,
     fetch_ids: Sequence[int | None] | None = None,
 ) -> list[SavedThread]:
-    """Save threads in few statements; the answers are in their order.
+    """Save threads in few statements; the results are in their order.
 
-    What was fetched (`fetch_ids` given) is the thread's present state: it is unchanged when it is what the latest
-    revision holds, and else a revision, even one that was there before. An imported content that a thread has
-    ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states
-    of a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
+    What was fetched (`fetch_ids` given) is the thread's present state: it is unchanged when the latest revision
+    has the same content, and else a revision, even one that existed before. An imported content that a thread has
+    ever had is unchanged, so that the same file imported twice adds nothing, even when it holds several states of
+    a thread. Dates are kept in UTC. Two processes that save the same thread take turns. Raises BadInput for a
     thread that `check_storable` refuses, before anything is saved.
     """
-    assumed = list(assumed_posted_at or [False] * len(threads))
-    fetches = list(fetch_ids or [None] * len(threads))
-    ready = []
+    if not threads:
+        return []
     for thread in threads:
         check_storable(thread)
-        ready.append(_in_utc(thread))
-    saved: list[SavedThread] = []
+    threads = [_in_utc(thread) for thread in threads]
     if fetch_ids is None:  # whoever has fetches has harvested the source, and named it then
-        await ensure_sources(session, {t.source for t in ready}, SourceKind.FILE)
-    for start in range(0, len(ready), _BATCH):
-        part = slice(start, start + _BATCH)
-        saved += await _save_batch(
-            session, ready[part], assumed[part], import_run_id, fetches[part], observed=fetch_ids is not None
+        await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
+    pks = await _lock_threads(session, threads)
+    revisions = await _revisions_of(session, pks)
+    rows: list[dict[str, Any]] = []
+    plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
+    for n, (thread, thread_pk) in enumerate(zip(threads, pks, strict=True)):
+        digest, before = thread.digest, revisions.setdefault(thread_pk, [])
+        candidates = reversed(before) if fetch_ids is None else before[-1:]
+        same = next((one for one in candidates if one[1] == digest), None)
+        if same is not None:
+            plan.append((thread_pk, same[0], same[2], "unchanged"))
+            continue
+        revision = before[-1][0] + 1 if before else 1
+        before.append((revision, digest, 0))
+        plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
+        fetch_id = fetch_ids[n] if fetch_ids else None
+        is_assumed = assumed_posted_at is not None and assumed_posted_at[n]
+        rows.append(
+            row_of(
+                ThreadRevisionRow,
+                thread,
+                thread_id=thread_pk,
+                revision=revision,
+                digest=digest,
+                posted_at_assumed=is_assumed and thread.posted_at is not None,
+                messages=[_message_json(m) for m in thread.messages],
+                fetch_id=fetch_id,
+                import_run_id=import_run_id if fetch_id is None else None,
+            )
         )
-    return saved
+    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision"))
+    added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
+    return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
 
 
 def check_storable(thread: Thread) -> None:
@@ -142,23 +148,18 @@ async def ensure_sources(session: AsyncSession, names: Iterable[str], kind: Sour
 
 async def mark_gone(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
     """Note that the source no longer has these threads, from now on unless it was noted before."""
+    row = ThreadRow
     if thread_ids:
-        await session.execute(
-            update(ThreadRow)
-            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
-            .where(ThreadRow.gone_at.is_(None))
-            .values(gone_at=func.now())
-        )
+        gone = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids), row.gone_at.is_(None))
+        await session.execute(gone.values(gone_at=func.now()))
 
 
 async def mark_seen(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> None:
     """Note that the source has these threads now."""
+    row = ThreadRow
     if thread_ids:
-        await session.execute(
-            update(ThreadRow)
-            .where(ThreadRow.source == source, is_one_of(ThreadRow.thread_id, thread_ids))
-            .values(gone_at=None, last_seen_at=func.greatest(func.now(), ThreadRow.last_seen_at))
-        )
+        seen = update(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+        await session.execute(seen.values(gone_at=None, last_seen_at=func.greatest(func.now(), row.last_seen_at)))
 
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
@@ -189,6 +190,59 @@ async def pending_revisions(
     return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
 
 
+async def revisions_of(session: AsyncSession, source: str, thread_id: str) -> list[int]:
+    """The thread's revisions, oldest first; empty for no such thread."""
+    query = (
+        select(ThreadRevisionRow.id)
+        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+        .where(ThreadRow.source == source, ThreadRow.thread_id == thread_id)
+    )
+    return list(await session.scalars(query.order_by(ThreadRevisionRow.revision)))
+
+
+async def thread_of_case(session: AsyncSession, case_id: str) -> tuple[str, str]:
+    """Source and thread id of an existing case."""
+    query = select(ThreadRow).join(CaseRow, CaseRow.thread_id == ThreadRow.id).where(CaseRow.id == case_id)
+    found = (await session.scalars(query)).one()
+    return found.source, found.thread_id
+
+
+async def thread_row(session: AsyncSession, thread_pk: int) -> ThreadRow:
+    """The row of an existing thread: when it was first and last seen, and whether it is gone."""
+    return await session.get_one(ThreadRow, thread_pk)
+
+
+async def save_identifiers(
+    session: AsyncSession, saved: Sequence[SavedThread], found: Sequence[Sequence[FoundIdentifier]]
+) -> int:
+    """Keep where the raw text of new and revised threads names people and places; return how many there are."""
+    of_revision = {
+        one.revision_pk: identifiers
+        for one, identifiers in zip(reversed(saved), reversed(found), strict=True)
+        if one.status != "unchanged"
+    }
+    rows = [
+        {
+            "revision_id": revision_pk,
+            "message": 0 if i.message is None else i.message + 1,
+            "start_at": i.start,
+            "end_at": i.end,
+            "kind": i.kind.value,
+        }
+        for revision_pk, identifiers in of_revision.items()
+        for i in identifiers
+    ]
+    await insert_rows(session, IdentifierRow, rows, skip_known=True)
+    return len(rows)
+
+
+async def count_identifiers(session: AsyncSession, revision_pk: int) -> dict[str, int]:
+    """Kind → how many the revision's raw text has."""
+    row = IdentifierRow
+    query = select(row.kind, func.count()).where(row.revision_id == revision_pk).group_by(row.kind)
+    return {kind: count for kind, count in await session.execute(query.order_by(row.kind))}  # noqa: C416
+
+
 def is_latest() -> ColumnElement[bool]:
     """The condition that a `ThreadRevisionRow` is its thread's latest."""
     later = aliased(ThreadRevisionRow)
@@ -204,52 +258,11 @@ async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> Asyn
         .where(condition)
         .order_by(ThreadRevisionRow.id)
     )
-    options = {"yield_per": _BATCH, "populate_existing": True}
+    options = {"yield_per": 500, "populate_existing": True}
     async for found, of in await session.stream(query, execution_options=options):
         messages = tuple(_message(m) for m in found.messages)
         thread = read(Thread, found, source=of.source, thread_id=of.thread_id, url=of.url, messages=messages)
         yield StoredThread(of.id, found.id, thread, found.posted_at_assumed)
-
-
-async def _save_batch(
-    session: AsyncSession,
-    threads: Sequence[Thread],
-    assumed: Sequence[bool],
-    import_run_id: int | None,
-    fetch_ids: Sequence[int | None],
-    *,
-    observed: bool,
-) -> list[SavedThread]:
-    pks = await _lock_threads(session, threads)
-    revisions = await _revisions_of(session, pks)
-    rows: list[dict[str, Any]] = []
-    plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
-    for thread, thread_pk, is_assumed, fetch_id in zip(threads, pks, assumed, fetch_ids, strict=True):
-        digest, before = thread.digest, revisions.setdefault(thread_pk, [])
-        candidates = before[-1:] if observed else reversed(before)
-        same = next((one for one in candidates if one[1] == digest), None)
-        if same is not None:
-            plan.append((thread_pk, same[0], same[2], "unchanged"))
-            continue
-        revision = before[-1][0] + 1 if before else 1
-        before.append((revision, digest, 0))
-        plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
-        rows.append(
-            row_of(
-                ThreadRevisionRow,
-                thread,
-                thread_id=thread_pk,
-                revision=revision,
-                digest=digest,
-                posted_at_assumed=is_assumed and thread.posted_at is not None,
-                messages=[_message_json(m) for m in thread.messages],
-                fetch_id=fetch_id,
-                import_run_id=import_run_id if fetch_id is None else None,
-            )
-        )
-    inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision"))
-    added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
-    return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
 
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
@@ -270,7 +283,7 @@ async def _revisions_of(session: AsyncSession, pks: Sequence[int]) -> dict[int, 
     row = ThreadRevisionRow
     found = await session.execute(
         select(row.thread_id, row.revision, row.digest, row.id)
-        .where(row.thread_id.in_(pks))
+        .where(row.thread_id == any_(bindparam(None, list(pks), type_=ARRAY(Integer))))
         .order_by(row.thread_id, row.revision)
     )
     revisions: dict[int, list[tuple[int, str, int]]] = {}
@@ -280,23 +293,13 @@ async def _revisions_of(session: AsyncSession, pks: Sequence[int]) -> dict[int, 
 
 
 def _in_utc(thread: Thread) -> Thread:
-    """The same thread with its dates in UTC, so that one moment told in two zones is one content."""
-    if all(
-        moment is None or moment.tzinfo is UTC
-        for moment in (thread.posted_at, *(m.posted_at for m in thread.messages))
-    ):
-        return thread
+    """The same thread with its dates in UTC, so that one moment given in two zones is one content."""
+    messages = [
+        m if m.posted_at is None else replace(m, posted_at=m.posted_at.astimezone(UTC)) for m in thread.messages
+    ]
     return replace(
-        thread,
-        posted_at=_utc(thread.posted_at),
-        messages=tuple(
-            m if m.posted_at is None else replace(m, posted_at=_utc(m.posted_at)) for m in thread.messages
-        ),
+        thread, posted_at=thread.posted_at and thread.posted_at.astimezone(UTC), messages=tuple(messages)
     )
-
-
-def _utc(moment: datetime | None) -> datetime | None:
-    return None if moment is None else moment.astimezone(UTC)
 
 
 def _message_json(message: Message) -> dict[str, Any]:

@@ -9,10 +9,8 @@ from medlive.db.curation.curations import latest_curation, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import reviews_of
 from medlive.db.harvest.fetches import kept_pages
-from medlive.db.threads.identifiers import count_identifiers
-from medlive.db.threads.lookup import revisions_of, thread_of_case, thread_row
 from medlive.db.threads.takedowns import Takedown, find_takedown
-from medlive.db.threads.threads import load_thread
+from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
 from medlive.errors import MedliveError, UsageError
 from medlive.service.database import open_database
 from medlive.threads.prepare import deidentified, normalised, thread_language

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from medlive.db.runs import finish_import, save_problems, start_import
 from medlive.db.session import Database, Session
-from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import TAKEN_DOWN, keep_out
-from medlive.db.threads.threads import save_threads
+from medlive.db.threads.threads import save_identifiers, save_threads
 from medlive.errors import BadInput, MedliveError
 from medlive.sources.files import ImportedThread, ImportProblem, Note, read_threads
 from medlive.threads.model import Thread

@@ -28,9 +28,8 @@ from medlive.db.harvest.frontier import (
 from medlive.db.harvest.harvests import StartedRun, add_counts, list_state, save_cursor, save_robots
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierState
-from medlive.db.threads.identifiers import save_identifiers
 from medlive.db.threads.takedowns import taken_down_ids
-from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_threads
+from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
 from medlive.errors import BadInput, MedliveError, ServiceUnavailable
 from medlive.service.harvest.raw_files import read_stored_page
 from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place

@@ -15,9 +15,8 @@ from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_arc
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
-from medlive.db.threads.erasure import Traces, erase_thread, frozen_with, traces_of
-from medlive.db.threads.lookup import revisions_of
-from medlive.db.threads.threads import load_threads
+from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, traces_of
+from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
