@@ -274,7 +274,7 @@ class _Reading:
 
 def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _Reading:
     """Read a corpus once into a file, and survey it for the decisions about its passages."""
-    survey, log = Survey(spool.with_name(f"{spool.name}-survey")), ReadLog()
+    survey, log = Survey(spool.with_name(f"{spool.name}.sqlite")), ReadLog()
     with spool.open("wb") as handle:
         for passage in corpus.passages(log):
             survey.add(passage)
@@ -286,7 +286,6 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
         raise BadInput(f"{corpus.path} has no passages ({log.problem_count} problems{first})")
     for identity in survey.ambiguous_ids:
         log.problem(identity, "the source gives this id to different texts; each is kept under an id of its own")
-    log.problem_count += survey.ambiguous - len(survey.ambiguous_ids)
     report(Progress("read", corpus.name, len(survey), tuple(log.problems)))
     return _Reading(corpus, spool, survey, log)
 

@@ -10,11 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
+from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.jsonl import documents_of, files_of, identity_of, text_of
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
-from medlive.evidence.corpora.parsing.markdown import titled_sections
-from medlive.evidence.corpora.parsing.sniff import head_of
+from medlive.evidence.corpora.parsing.files import head_of
 from medlive.evidence.corpora.parsing.text import published_by
 
 _NO_EVIDENCE: Final = frozenset(

@@ -4,18 +4,18 @@ Optional: `section`, `language`, `date`, `url`, `licence` (or `license`). A file
 of them; a line may have at most `MAX_LINE` bytes.
 """
 
-import gzip
 import json
 import re
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import date
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.files import open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
 
 MAX_LINE = 16 * 1024 * 1024
@@ -49,14 +49,14 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[Any], Document]) 
     for file in files:
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
         try:
-            stream = gzip.open(file, "rb") if file.name.lower().endswith(".gz") else file.open("rb")  # noqa: SIM115
+            stream = open_unpacked(file)
         except OSError as exc:
             if not path.is_dir():
                 raise BadInput(f"{file} cannot be read: {exc.strerror}") from exc
             log.problem(name, f"cannot be read: {exc.strerror}")
             continue
         with stream:
-            yield from _lines(cast("IO[bytes]", stream), name, log, document)
+            yield from _lines(stream, name, log, document)
 
 
 def _lines(stream: IO[bytes], name: str, log: ReadLog, document: Callable[[Any], Document]) -> Iterator[Document]:

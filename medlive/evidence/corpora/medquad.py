@@ -11,8 +11,7 @@ from xml.etree.ElementTree import Element
 
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.members import members
-from medlive.evidence.corpora.parsing.sniff import root_of_path
+from medlive.evidence.corpora.parsing.files import members, root_of_path
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 
 

@@ -10,18 +10,19 @@ from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from io import BufferedIOBase
 from pathlib import Path
-from typing import IO
+from typing import cast
 from xml.etree.ElementTree import Element, ParseError, XMLParser
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames, inflated
-from medlive.evidence.corpora.parsing.markup import flat
-from medlive.evidence.corpora.parsing.sniff import root_of_path
+from medlive.evidence.corpora.parsing.files import open_unpacked, root_of_path
+from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.parsing.text import is_retracted_title, language_of, written_in_english
+from medlive.evidence.corpora.parsing.xml import flat
 
 SUFFIXES = (".xml", ".xml.gz")
 _LICENCE = "NLM terms; the abstract is its publisher's"
@@ -79,9 +80,8 @@ def _files(path: Path) -> list[tuple[Path, str]]:
 
 
 def _frames(file: Path) -> Iterator[Frame]:
-    stream: IO[bytes]
-    with file.open("rb") as stream:
-        yield from frames(inflated(stream))
+    with open_unpacked(file) as stream:
+        yield from frames(cast("BufferedIOBase", stream))
 
 
 @dataclass(slots=True)

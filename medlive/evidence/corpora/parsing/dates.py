@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import date
 from xml.etree.ElementTree import Element
 
-from medlive.evidence.corpora.parsing.markup import local
+from medlive.evidence.corpora.parsing.xml import local
 
 _MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 # A journal's winter issue may appear when the winter that begins in its year ends.

@@ -1,10 +1,17 @@
-"""XML of strangers: nothing fetched, nothing declared, bounded depth; then the usual element tree."""
+"""XML of strangers: nothing fetched, nothing declared, bounded depth; and text out of inline markup."""
 
 from html.entities import html5
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 MAX_DEPTH = 200
+MAX_TEXT_DEPTH = 100
+_SKIPPED = {"annotation", "annotation-xml", "tex-math", "object-id", "label", "fn", "graphic", "media"}
+_BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
+_FORMULA = {
+    "math", "mrow", "mfrac", "msup", "msub", "msubsup", "munder", "mover", "munderover", "msqrt", "mroot",
+    "mstyle", "mmultiscripts", "mtable", "mtr", "mtd", "mpadded", "mphantom", "mfenced", "menclose", "merror",
+}  # fmt: skip
 
 
 class UnsafeXml(ValueError):
@@ -60,3 +67,55 @@ def parse(data: bytes) -> Element:
     except (LookupError, UnicodeError) as exc:
         raise UnsafeXml(f"unreadable encoding: {exc}") from exc
     return builder.close()
+
+
+def local(tag: object) -> str:
+    """An element's name without its namespace; empty for a comment or a processing instruction."""
+    return tag.rpartition("}")[2].rpartition(":")[2] if isinstance(tag, str) else ""
+
+
+def flat(element: Element | None) -> str:
+    """The element's text on one line.
+
+    A superscript number after a digit keeps its meaning ("10<sup>9</sup>" is 10^9, "m<sup>2</sup>" is m2);
+    references to a bibliography and what only a typesetter reads are left out.
+    """
+    if element is None:
+        return ""
+    if not len(element):
+        return " ".join((element.text or "").split())
+    parts: list[str] = []
+    _walk(element, parts, 0)
+    return " ".join("".join(parts).split())
+
+
+def _walk(element: Element, parts: list[str], depth: int) -> None:
+    if depth > MAX_TEXT_DEPTH:
+        parts.extend(element.itertext())
+        return
+    name = local(element.tag)
+    if name == "sup":
+        _add_power_sign(element, parts)
+    parts.append(element.text or "")
+    for position, child in enumerate(element):
+        kind = local(child.tag)
+        citation = kind == "xref" and child.get("ref-type") in ("bibr", "fn", "table-fn")
+        if kind and kind not in _SKIPPED and not citation:
+            space = " " if kind in _BREAKS else ""
+            parts.append(space)
+            if position == 1 and name == "mfrac":
+                parts.append("/")
+            elif position == 1 and name == "msup":
+                _add_power_sign(child, parts)
+            _walk(child, parts, depth + 1)
+            parts.append(space)
+        # White space between the parts of a formula is the file's layout, not its text.
+        tail = child.tail or ""
+        parts.append(tail if name not in _FORMULA or tail.strip() else "")
+
+
+def _add_power_sign(power: Element, parts: list[str]) -> None:
+    before = next((text.rstrip() for text in reversed(parts) if text.strip()), "")
+    raised = "".join(power.itertext()).strip()
+    if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
+        parts.append("^")
