@@ -10,7 +10,6 @@ from medlive.integrity.folder import SIGNATURE, SUMS, Finding, TooLong, printabl
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-
 MAX_FINDINGS: Final = 20
 """Findings that are kept of one step; further ones are counted."""
 
@@ -126,7 +125,7 @@ def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -
 
 @dataclass(frozen=True, slots=True)
 class SignedDocument:
-    """What a document states about the signature of SHA256SUMS."""
+    """What a document states about the signature of SHA256SUMS, and what it is checked with."""
 
     what: str
     """What is signed, in a word: "snapshot"."""
@@ -137,78 +136,52 @@ class SignedDocument:
     comment: str
     untrusted: str
     """The expected trusted and untrusted comments."""
+    given: Sequence["PublicKey"]
+    """The keys of which one must have signed; without any, the key that the document names."""
+    read: Callable[[str], bytes]
+    """Returns a file's bytes."""
 
-
-def check_signed(
-    signed: SignedDocument,
-    has_signature: bool,
-    given: Sequence["PublicKey"],
-    read: Callable[[str], bytes],
-    faults: Faults,
-) -> tuple[Trust, str]:
-    """Check the signature of SHA256SUMS; return what it proves, and that in words.
-
-    Args:
-        signed: What the document states.
-        has_signature: Whether SHA256SUMS.minisig exists.
-        given: The keys of which one must have signed; without any, the key that the document names.
-        read: Returns a file's bytes.
-        faults: Where faults are added.
-
-    Raises:
-        Skip: If there is no key and none was given.
-    """
-    if signed.key is None:
-        if has_signature:
-            faults.add(SIGNATURE, f"none, since {signed.document} names no key", "a file")
-        elif not given:
-            raise Skip(f"the {signed.what} is unsigned, so its origin cannot be verified", allowed=True)
+    def check(self, has_signature: bool, faults: Faults) -> tuple[Trust, str]:
+        """Return what the signature proves, and that in words. Raises Skip if no key is named or given."""
+        if self.key is None:
+            if has_signature:
+                faults.add(SIGNATURE, f"none, since {self.document} names no key", "a file")
+            elif not self.given:
+                raise Skip(f"the {self.what} is unsigned, so its origin cannot be verified", allowed=True)
+            else:
+                faults.add(self.document, f"the key {_any_of(self.given)}", f"no key: the {self.what} is unsigned")
+        elif not has_signature:
+            faults.add(SIGNATURE, "a file", "none")
         else:
-            expected = f"the key {_any_of(given)}"
-            faults.add(signed.document, expected, f"no key: the {signed.what} is unsigned")
-        return Trust.BROKEN, ""
-    if not has_signature:
-        faults.add(SIGNATURE, "a file", "none")
-        return Trust.BROKEN, ""
-    key_id = _check_key(signed, signed.key, given, read, faults)
-    if faults.count:
-        return Trust.BROKEN, ""
-    if given:
-        return Trust.ORIGIN, f"signed with the key {key_id}, which was given"
-    return Trust.INTEGRITY, (
-        f"signed with the key {key_id}, named only by the {signed.what} itself: "
-        "this proves that nothing has changed since, not who signed it"
-    )
+            self._check_key(self.key, faults)
+        if faults.count or self.key is None:
+            return Trust.BROKEN, ""
+        if self.given:
+            return Trust.ORIGIN, f"signed with the key {self.key[0]}, which was given"
+        return Trust.INTEGRITY, (
+            f"signed with the key {self.key[0]}, named only by the {self.what} itself: "
+            "this proves that nothing has changed since, not who signed it"
+        )
 
+    def _check_key(self, stated: tuple[str, str], faults: Faults) -> None:
+        """Check that the key that the document states is one of those given, and signed."""
+        from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
 
-def _check_key(
-    signed: SignedDocument,
-    stated: tuple[str, str],
-    given: Sequence["PublicKey"],
-    read: Callable[[str], bytes],
-    faults: Faults,
-) -> str:
-    """Check that the key that the document states is one of those given, and signed. Returns its id."""
-    from medlive.integrity.signing import BadKey, BadSignature, PublicKey, check_signature
-
-    try:
-        key = PublicKey.parse(stated[1])
-    except BadKey as exc:
-        faults.add(signed.document, "a public key", str(exc)[:200])
-        return stated[0]
-    if key.id_text() != stated[0]:
-        faults.add(signed.document, f"the key {_any_of([key])}", f"{stated[0]} as {stated[1]}")
-    # Whole keys are compared: anybody may choose the eight bytes of an id.
-    if given and key not in given:
-        faults.add(signed.document, f"the key {_any_of(given)}", _any_of([key]))
-    try:
-        text = read(SIGNATURE).decode("utf-8", "replace")
-        comment = check_signature(read(SUMS), text, key, untrusted_comment=signed.untrusted)
-        if comment != signed.comment:
-            faults.add(SIGNATURE, f"the trusted comment {signed.comment!r}", repr(comment)[:300])
-    except BadSignature as exc:
-        faults.add(SIGNATURE, f"a signature of {SUMS} by the key {key.id_text()}", str(exc)[:300])
-    return key.id_text()
+        try:
+            key = PublicKey.parse(stated[1])
+            if key.id_text() != stated[0]:
+                faults.add(self.document, f"the key {_any_of([key])}", f"{stated[0]} as {stated[1]}")
+            # Whole keys are compared: anybody may choose the eight bytes of an id.
+            if self.given and key not in self.given:
+                faults.add(self.document, f"the key {_any_of(self.given)}", _any_of([key]))
+            text = self.read(SIGNATURE).decode("utf-8", "replace")
+            comment = check_signature(self.read(SUMS), text, key, untrusted_comment=self.untrusted)
+            if comment != self.comment:
+                faults.add(SIGNATURE, f"the trusted comment {self.comment!r}", repr(comment)[:300])
+        except BadKey as exc:
+            faults.add(self.document, "a public key", str(exc)[:200])
+        except BadSignature as exc:
+            faults.add(SIGNATURE, f"a signature of {SUMS} by the key {stated[0]}", str(exc)[:300])
 
 
 def _any_of(keys: Sequence["PublicKey"]) -> str:

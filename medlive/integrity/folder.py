@@ -117,36 +117,18 @@ def open_plain(path: Path) -> io.FileIO:
     return path.open("rb", buffering=0)
 
 
-def open_inside(root: Path, name: str) -> io.FileIO:
-    """Open a file of a snapshot's folder likewise; no part of its name may be a link. Raises OSError."""
-    path = root / name
-    if root.is_symlink() or path.parent.is_symlink():
-        raise OSError(errno.EINVAL, "a folder of its name is a link", str(path))
-    return open_plain(path)
-
-
 def sha256(path: Path) -> str:
     """Return the digest of a file, as sha256sum prints it. Raises OSError."""
     with open_plain(path) as handle:
-        return digest_of(handle)
-
-
-def digest_of(handle: io.FileIO) -> str:
-    """Return the digest of the rest of an open file, as sha256sum prints it."""
-    return hashlib.file_digest(handle, "sha256").hexdigest()
+        return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
 def read_small(path: Path, max_bytes: int = MAX_SMALL) -> bytes:
     """Read a file whole. Raises TooLong, or OSError."""
     with open_plain(path) as handle:
-        return read_all(handle, path.name, max_bytes)
-
-
-def read_all(handle: io.FileIO, name: str, max_bytes: int = MAX_SMALL) -> bytes:
-    """Read an open file whole. Raises TooLong, or OSError."""
-    if os.fstat(handle.fileno()).st_size > max_bytes:
-        raise TooLong(f"{name} has more than {max_bytes} bytes")
-    return handle.readall()
+        if os.fstat(handle.fileno()).st_size > max_bytes:
+            raise TooLong(f"{path.name} has more than {max_bytes} bytes")
+        return handle.readall()
 
 
 def lines(source: Path | io.FileIO) -> Iterator[bytes]:

@@ -23,13 +23,11 @@ from typing import Final
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 
 KEY_VARIABLE: Final = "MEDLIVE_SIGNING_KEY"
 FILE_VARIABLE: Final = "MEDLIVE_SIGNING_KEY_FILE"
 PASSWORD_VARIABLE: Final = "MEDLIVE_SIGNING_PASSWORD"
-SECRET_NAME: Final = "medlive.key"
-PUBLIC_NAME: Final = "medlive.pub"
 
 OPS_LIMIT: Final = 2**25
 MEMORY_LIMIT: Final = 2**30
@@ -41,6 +39,7 @@ _PREHASHED: Final = b"ED"
 _NO_KDF: Final = b"\0\0"
 _SCRYPT: Final = b"Sc"
 _BLAKE2: Final = b"B2"
+_HINT: Final = "give the file as minisign writes it, or the base64 line of a key"
 _MAX_TEXT: Final = 16 * 1024
 """The most characters of a key or signature; minisign's own are below 10,000."""
 _PRIME: Final = 2**255 - 19
@@ -57,10 +56,6 @@ class BadKey(UsageError):
     """The signing key cannot be used."""
 
 
-class _FormatError(Exception):
-    """A text is not in minisign's format; the message says why and quotes nothing of it."""
-
-
 @dataclass(frozen=True, slots=True)
 class PublicKey:
     """A public key of minisign."""
@@ -73,16 +68,10 @@ class PublicKey:
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
         """Parse a public key's file, or its base64 line alone. Raises BadKey."""
-        try:
-            data = _parse_key(text, 42)
-            y = int.from_bytes(data[10:], "little") % 2**255
-            if data[:2] != _ED25519:
-                raise _FormatError("the algorithm is not Ed25519")
-            if y >= _PRIME or y in _SMALL_ORDER:
-                raise _FormatError("its value proves nothing")
-        except _FormatError as exc:
-            hint = "give the two lines of the file that minisign writes, or the second line"
-            raise BadKey(f"not a minisign public key: {exc}", hint=hint) from None
+        data = _parse_key(text, "public key", 42)
+        y = int.from_bytes(data[10:], "little") % 2**255
+        if data[:2] != _ED25519 or y >= _PRIME or y in _SMALL_ORDER:
+            raise BadKey("not a minisign public key: it is of another algorithm, or its value proves nothing")
         return cls(data[2:10], data[10:])
 
     def id_text(self) -> str:
@@ -117,10 +106,7 @@ class SecretKey:
         Raises:
             BadKey: If it is not a key, is damaged, or needs another password.
         """
-        try:
-            data = _parse_key(text, 158)
-        except _FormatError as exc:
-            raise BadKey(f"not a minisign secret key: {exc}") from None
+        data = _parse_key(text, "secret key", 158)
         if (data[:2], data[4:6]) != (_ED25519, _BLAKE2) or data[2:4] not in (_NO_KDF, _SCRYPT):
             raise BadKey("not a minisign secret key: its algorithm or encryption is not supported")
         inner, encrypted = data[54:], data[2:4] == _SCRYPT
@@ -143,16 +129,12 @@ def generate(
 ) -> tuple[str, str]:
     """Generate a key pair and return the texts of the secret key's file and the public key's.
 
-    Args:
-        password: Encrypts the secret key; None leaves it plain, as `minisign -W` does.
-        ops_limit: The cost of decrypting the key, in operations.
-        memory_limit: The same in bytes.
+    `password` encrypts the secret key, at a cost in operations and bytes; None leaves it plain, as `minisign -W`.
     """
     private = Ed25519PrivateKey.generate()
     # minisign does not print leading zeros, so the first digit is never 0.
-    public = PublicKey(
-        secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)]), private.public_key().public_bytes_raw()
-    )
+    key_id = secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)])
+    public = PublicKey(key_id, private.public_key().public_bytes_raw())
     inner = public.key_id + private.private_bytes_raw() + public.raw
     if password is None:
         head, kind, inner = _ED25519 + _NO_KDF + _BLAKE2 + bytes(48), "unencrypted", inner + bytes(32)
@@ -166,14 +148,8 @@ def generate(
 def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: str) -> str:
     """Sign data and return the text of the signature's file; the same arguments give the same signature.
 
-    Args:
-        data: What is signed.
-        key: The key.
-        trusted_comment: A signed comment of at most 1,000 characters of printable ASCII and tabs.
-        untrusted_comment: An unsigned one, likewise.
-
-    Raises:
-        UsageError: If a comment is not of this form.
+    The trusted comment is signed, the untrusted one not. Raises UsageError for a comment that is not at most 1,000
+    characters of printable ASCII and tabs.
     """
     for comment in (trusted_comment, untrusted_comment):
         if len(comment) > 1000 or not comment.isascii() or not _is_printable(comment):
@@ -198,10 +174,7 @@ def check_signature(
     Raises:
         BadSignature: If the signature is not valid.
     """
-    try:
-        (untrusted, first), (trusted, over_comment) = _parse(signature_text, 74, 64)
-    except _FormatError as exc:
-        raise BadSignature(f"not a minisign signature: {exc}") from None
+    (untrusted, first), (trusted, over_comment) = _parse(signature_text, BadSignature, "signature", 74, 64)
     kind, key_id, raw = first[:2], first[2:10], first[10:]
     if kind != _PREHASHED:
         raise BadSignature("not a prehashed signature but a legacy or unknown one: sign again with minisign")
@@ -276,7 +249,7 @@ def write_keys(folder: Path, secret_text: str, public_text: str) -> tuple[Path, 
     Raises:
         BadKey: If a file exists (it is never overwritten) or cannot be written.
     """
-    secret, public = folder / SECRET_NAME, folder / PUBLIC_NAME
+    secret, public = folder / "medlive.key", folder / "medlive.pub"
     for path in (secret, public):
         if os.path.lexists(path):
             hint = "move it away by hand, or give another --out"
@@ -314,27 +287,28 @@ def _render(*pairs: tuple[str, bytes]) -> str:
     return "".join(f"{p}{comment}\n{base64.b64encode(data).decode('ascii')}\n" for p, (comment, data) in rows)
 
 
-def _parse(text: str, *sizes: int) -> list[tuple[str, bytes]]:
-    """Read pairs of a comment and data of these sizes. Raises _FormatError for any other spelling."""
+def _parse(text: str, error: type[MedliveError], what: str, *sizes: int) -> list[tuple[str, bytes]]:
+    """Read pairs of a comment and data of these sizes; raises the error for any other spelling."""
+    fault = f"not a minisign {what}: "
     rows = text.split("\n") if len(text) <= _MAX_TEXT else []
     if len(rows) != 2 * len(sizes) + 1:
-        raise _FormatError(f"expected {2 * len(sizes)} lines, each with a line end")
+        raise error(f"{fault}expected {2 * len(sizes)} lines, each with a line end", hint=_HINT)
     try:
         comments = [row.removeprefix(prefix) for row, prefix in zip(rows[:-1:2], _PREFIXES, strict=False)]
         pairs = [(comment, base64.b64decode(row)) for comment, row in zip(comments, rows[1::2], strict=True)]
     except ValueError:
-        raise _FormatError("a line is not valid base64") from None
+        raise error(f"{fault}a line is not valid base64", hint=_HINT) from None
     if _render(*pairs) != text or [len(data) for _, data in pairs] != [*sizes]:
-        raise _FormatError("its lines are not spelled as minisign spells them")
+        raise error(f"{fault}its lines are not spelled as minisign spells them", hint=_HINT)
     if not all(map(_is_printable, comments)):
-        raise _FormatError("a comment has a control character or is not valid UTF-8")
+        raise error(f"{fault}a comment has a control character or is not valid UTF-8")
     return pairs
 
 
-def _parse_key(text: str, size: int) -> bytes:
-    """Read the data of a key's file, or of its base64 line alone. Raises _FormatError."""
+def _parse_key(text: str, what: str, size: int) -> bytes:
+    """Read the data of a key's file, or of its base64 line alone. Raises BadKey."""
     text = text.removesuffix("\n") + "\n"
-    return _parse(text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", size)[0][1]
+    return _parse(text if "\n" in text[:-1] else f"{_PREFIXES[0]}\n{text}", BadKey, what, size)[0][1]
 
 
 def _is_printable(comment: str) -> bool:
@@ -354,10 +328,9 @@ def _crypt(inner: bytes, password: str, salt: bytes, ops_limit: int, memory_limi
         stream = hashlib.scrypt(
             password.encode("utf-8"), salt=salt, n=cost, r=blocks, p=lanes, maxmem=2**31 - 1, dklen=len(inner)
         )
-    except UnicodeEncodeError:
-        raise BadKey("the password is not valid UTF-8") from None
     except (MemoryError, ValueError):
-        raise BadKey(f"decrypting the signing key needs {128 * cost * blocks // 2**20} MiB of memory") from None
+        need = 128 * cost * blocks // 2**20
+        raise BadKey(f"the password is not valid UTF-8, or there are no {need} MiB of memory to use it") from None
     return bytes(a ^ b for a, b in zip(inner, stream, strict=True))
 
 

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from medlive.digest import canonical_json
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, open_inside, read_all
+from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
 from medlive.snapshot.verify.disguise import find_disguise
 from medlive.snapshot.verify.leaks import find_contact, find_unstorable
@@ -68,8 +68,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         TooLong, OSError: If it cannot be read.
     """
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    with open_inside(root, name) as handle:
-        data = read_all(handle, name)
+    data = read_small(root / name)
     spelled = io.BytesIO()
     try:
         head = json.loads(data)

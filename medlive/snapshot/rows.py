@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, lines, open_inside
+from medlive.integrity.folder import TooLong, lines, open_plain
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def read_cases(root: Path) -> Iterator[CaseRows]:
             raise BadInput(f"{root} cannot be read as a snapshot: {fault}"[:500])
 
     try:
-        with open_inside(root, CASES) as cases, open_inside(root, CRITERIA) as criteria:
+        with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
             readers = RowReader(cases, CASES), RowReader(criteria, CRITERIA)
             for case in group_rows(*readers, refuse):
                 check()

@@ -30,7 +30,7 @@ from medlive.evaluation.model import Answer, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunInfo
 from medlive.evaluation.runs.templates import TEMPLATES, load_template
 from medlive.evaluation.scoring.errata import RunErrata
-from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust, check_signed
+from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust
 from medlive.integrity.folder import SIGNATURE, SUMS, printable
 
 if TYPE_CHECKING:
@@ -113,11 +113,13 @@ def signature(state: Verification, out: Faults) -> None:
         key=None if info.signing is None else (info.signing.key_id, info.signing.public_key),
         comment=trusted_comment(state.files[BUNDLE]),
         untrusted=UNTRUSTED_COMMENT,
+        given=state.public_keys,
+        read=state.require_file,
     )
     state.trust = (
         Trust.NOT_SIGNED if info.signing is None and not has_signature and not state.public_keys else Trust.BROKEN
     )
-    state.trust, state.note = check_signed(named_key, has_signature, state.public_keys, state.require_file, out)
+    state.trust, state.note = named_key.check(has_signature, out)
 
 
 def files(state: Verification, out: Faults) -> None:

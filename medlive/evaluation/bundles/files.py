@@ -28,9 +28,7 @@ from medlive.integrity.folder import (
     SUMS,
     TooLong,
     list_files,
-    open_inside,
     printable,
-    read_all,
     read_small,
 )
 
@@ -163,8 +161,7 @@ def _read_folder(root: Path, faults: Faults) -> dict[str, bytes]:
             faults.add(name, _ONLY, "a file")
             continue
         try:
-            with open_inside(root, name) as handle:
-                files[name] = read_all(handle, name, MOST_BUNDLE - sum(map(len, files.values())))
+            files[name] = read_small(root / name, MOST_BUNDLE - sum(map(len, files.values())))
         except TooLong:
             faults.add(name, f"at most {MOST_BUNDLE} bytes in all", "more")
         except OSError as exc:

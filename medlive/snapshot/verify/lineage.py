@@ -7,7 +7,7 @@ from typing import Any, Final
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import SUMS, digest_of, list_files, open_inside, read_all
+from medlive.integrity.folder import SUMS, list_files, read_small, sha256
 from medlive.snapshot.diff import CaseDiff, diff_cases
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers, read_ledgers
 from medlive.snapshot.manifest import Manifest
@@ -68,20 +68,17 @@ def _read_parent(manifest: Manifest, parent: Path, faults: Faults) -> Manifest |
         faults.add(f"{parent.name}/{file}", "a file of the parent", "none")
     if faults.count:
         return None
-    with open_inside(parent, SUMS) as handle:
-        sums = read_all(handle, SUMS)
+    sums = read_small(parent / SUMS)
     if (digest := digest_bytes(sums)) != manifest.parent_digest:
         faults.add(f"{parent.name}/{SUMS}", f"the parent's digest {manifest.parent_digest}", digest)
         return None
     stated = set(sums.split(b"\n"))
     for file in _PARENT_FILES:
-        with open_inside(parent, file) as handle:
-            found = digest_of(handle)
+        found = sha256(parent / file)
         if f"{found}  {file}".encode() not in stated:
             faults.add(f"{parent.name}/{file}", f"the digest that the parent's {SUMS} states", found)
     try:
-        with open_inside(parent, "manifest.json") as handle:
-            return Manifest.model_validate_json(read_all(handle, "manifest.json")) if not faults.count else None
+        return Manifest.model_validate_json(read_small(parent / "manifest.json")) if not faults.count else None
     except ValueError as exc:
         faults.add(f"{parent.name}/manifest.json", "a manifest", type(exc).__name__)
         return None

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, open_inside
+from medlive.integrity.folder import TooLong, open_plain
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
@@ -50,7 +50,7 @@ class Scan:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""
         expected = hashlib.sha256()
         try:
-            with open_inside(root, CASES) as cases, open_inside(root, CRITERIA) as criteria:
+            with open_plain(root / CASES) as cases, open_plain(root / CRITERIA) as criteria:
                 canary = self.manifest.canary
                 readers = RowReader(cases, CASES, canary), RowReader(criteria, CRITERIA, canary)
                 for group in group_rows(*readers, self._report_orphan):

@@ -4,6 +4,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from pydantic import ValidationError
 
-from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust, check_signed
+from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust
 from medlive.integrity.folder import (
     REQUIRED,
     SIGNATURE,
@@ -20,10 +21,10 @@ from medlive.integrity.folder import (
     Finding,
     Listing,
     TooLong,
-    digest_of,
-    open_inside,
+    open_plain,
     printable,
-    read_all,
+    read_small,
+    sha256,
 )
 from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
@@ -60,14 +61,13 @@ class Inspected:
     trust: Trust = Trust.BROKEN
     note: str = ""
     failed: tuple[int, ...] = ()
-    _digests: dict[str, str | None] = field(default_factory=dict)
+    _digests: dict[str, str] = field(default_factory=dict)
 
     def read(self, name: str) -> bytes:
         """Read a small file whole. Raises Skip if it is missing."""
         if name not in self.listing.files:
             raise Skip(f"{name} is missing")
-        with open_inside(self.root, name) as handle:
-            return read_all(handle, name)
+        return read_small(self.root / name)
 
     @cached_property
     def sums(self) -> dict[str, str]:
@@ -78,13 +78,10 @@ class Inspected:
 
     def digest(self, name: str) -> str | None:
         """The digest of a file's bytes; None if it is missing or cannot be read."""
-        if name not in self._digests:
-            try:
-                with open_inside(self.root, name) as handle:
-                    self._digests[name] = digest_of(handle)
-            except OSError:
-                self._digests[name] = None
-        return self._digests[name]
+        if name not in self._digests and name in self.listing.files:
+            with suppress(OSError):
+                self._digests[name] = sha256(self.root / name)
+        return self._digests.get(name)
 
     @cached_property
     def manifest(self) -> Manifest | None:
@@ -138,11 +135,12 @@ def _signature(folder: Inspected, out: Faults) -> None:
         key=None if manifest.signing is None else (manifest.signing.key_id, manifest.signing.public_key),
         comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
         untrusted=SIGNATURE_COMMENT,
+        given=() if folder.public_key is None else (folder.public_key,),
+        read=folder.read,
     )
-    given = () if folder.public_key is None else (folder.public_key,)
-    unsigned = signed.key is None and not has_signature and not given
+    unsigned = signed.key is None and not has_signature and folder.public_key is None
     folder.trust = Trust.NOT_SIGNED if unsigned else Trust.BROKEN
-    folder.trust, folder.note = check_signed(signed, has_signature, given, folder.read, out)
+    folder.trust, folder.note = signed.check(has_signature, out)
 
 
 def _listing(folder: Inspected, out: Faults) -> None:
@@ -266,7 +264,7 @@ def _parquet(folder: Inspected, out: Faults) -> None:
         # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
         max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
         try:
-            with open_inside(folder.root, name) as source, open_inside(folder.root, twin) as text:
+            with open_plain(folder.root / name) as source, open_plain(folder.root / twin) as text:
                 difference = parquet.find_difference(source, text, fields, manifest.canary, max_bytes)
             if difference is not None:
                 out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
@@ -297,7 +295,7 @@ def _canary(folder: Inspected, out: Faults) -> None:
 
 def _contains(root: Path, name: str, text: bytes) -> bool:
     """Whether a file contains a text; in a parquet file only the footer counts."""
-    with open_inside(root, name) as handle:
+    with open_plain(root / name) as handle:
         if name.endswith(".parquet"):
             size = os.fstat(handle.fileno()).st_size
             handle.seek(max(0, size - 8))
