@@ -5,13 +5,11 @@ import typer
 from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
-from medlive.cli.evaluation.contamination import contamination
 from medlive.cli.evaluation.direct import judge_direct
 from medlive.cli.evaluation.grade import grade
 from medlive.cli.evaluation.meta import meta
-from medlive.cli.evaluation.report import report
 from medlive.cli.evaluation.run import export, import_, run
-from medlive.cli.evaluation.score import score
+from medlive.cli.evaluation.score import contamination, report, score
 
 app = typer.Typer(no_args_is_help=True)
 

@@ -1,4 +1,4 @@
-"""`medlive eval score`: runs side by side."""
+"""`medlive eval score`, `report` and `contamination`: runs side by side."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
-from medlive.cli.options import ReplaceOption, grouped, one_of
-from medlive.cli.output import dimmed, new_file, print_table, say
+from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of
+from medlive.cli.output import dimmed, new_file, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ ERRORS: Final = "errors by axis"
 _MOST_IDLE = 5
 
 
-def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = SignedErrata()) -> Any:  # noqa: B008
+def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
@@ -36,16 +36,16 @@ def scored(runs: list[Path], how: Scoring = Scoring(), errata: SignedErrata = Si
         errata.errata_file, snapshots_path(load_settings().settings), public_key_of(errata.public_key),
         mode is ErrataMode.IGNORE,
     )  # fmt: skip
-    twice = [path for place, path in enumerate(runs) if path.resolve() in {p.resolve() for p in runs[:place]}]
-    if twice:
-        raise UsageError(f"{twice[0]} is given more than once")
+    places = [path.resolve() for path in runs]
+    if twice := [path for path, place in zip(runs, places, strict=True) if places.count(place) > 1]:
+        raise UsageError(f"{twice[-1]} is given more than once")
     graded = [load_graded(path, judge=how.judge) for path in runs]
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
             say(f"{path}: {note}")
     if how.models and (idle := registry.without_run(run.run.info.model for run in graded)):
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
-        say(f"{how.models}: of {len(idle)} models there is no run here: {names}")
+        say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
     return score_runs(
         graded, metric=metric, draws=how.draws, seed=how.seed, errata=use, basis=basis, registry=registry
@@ -58,10 +58,6 @@ def registry_of(models: Path | None) -> Any:
     from medlive.evaluation.asking.registry import load_registry, read_registry
 
     return read_registry(models) if models else load_registry(load_settings().settings.candidates)
-
-
-def _percent(share: float | None) -> str | None:
-    return None if share is None else f"{100 * share:.1f}"
 
 
 @grouped
@@ -119,12 +115,9 @@ def score(
 def _slice_kind(name: str | None) -> str | None:
     from medlive.evaluation.scoring.estimates import KINDS
 
-    if name is None:
-        return None
-    kind = name.replace("-", " ").replace("_", " ")
-    if kind not in (*KINDS, ERRORS):
-        kinds = ", ".join((*KINDS, ERRORS)).replace(" ", "-").replace(",-", ", ")
-        raise UsageError(f"--slice {name}: choose {kinds}")
+    kind = None if name is None else name.replace("-", " ").replace("_", " ")
+    if kind is not None and kind not in (*KINDS, ERRORS):
+        raise UsageError(f"--slice {name}: choose {', '.join(k.replace(' ', '-') for k in (*KINDS, ERRORS))}")
     return kind
 
 
@@ -132,19 +125,20 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
     """The format to write, by its name or by how the file's name ends. Raises UsageError where it does not fit."""
     from medlive.report.tables import WRITERS
 
-    if out is not None and name is None and (name := out.suffix.lower().removeprefix(".")) not in WRITERS:
-        raise UsageError(
-            f"--out {out}: its ending names no format", hint=f"choose {', '.join(WRITERS)} with --format"
-        )
-    form = name or "table"
-    if form != "table" and form not in WRITERS:
-        raise UsageError(f"--format {form}: choose table, {', '.join(WRITERS)}")
-    if kind is not None and form in ("tsv", "json"):
-        raise UsageError(f"--slice picks rows of a table, csv or parquet; {form} is one document")
-    if out is not None and form == "table":
-        raise UsageError("--out writes tsv, json, csv or parquet; choose one with --format")
-    if form == "parquet" and out is None:
-        raise UsageError("parquet is no text: name a file with --out")
+    form = name or ("table" if out is None else out.suffix.lower().removeprefix("."))
+    choices = ", ".join(WRITERS)
+    if name is None and out is not None and form not in WRITERS:
+        raise UsageError(f"--out {out}: its ending names no format", hint=f"choose {choices} with --format")
+    problems = {
+        f"--format {form}: choose table, {choices}": form not in ("table", *WRITERS),
+        f"--slice picks rows of a table, csv or parquet; {form} is one document": kind is not None
+        and form in ("tsv", "json"),
+        "--out writes tsv, json, csv or parquet; choose one with --format": out is not None and form == "table",
+        "parquet is not text: name a file with --out": out is None and form == "parquet",
+    }
+    for problem, holds in problems.items():
+        if holds:
+            raise UsageError(problem)
     return form
 
 
@@ -186,34 +180,26 @@ def print_slice(table: Any, kind: str) -> None:
     from medlive.evaluation.scoring.estimates import CUTOFF, FEW
 
     if kind == ERRORS:
+        found = sorted(((a, m.label) for m in table.models for a in m.axes), key=lambda one: one[0].axis)
+        rows = [[a.axis, label, _percent(a.rate), _interval(a.low, a.high), a.n] for a, label in found]
         head = ["axis", "model", "error rate %", "95 % interval", "graded criteria"]
-        rows = [
-            [axis, m.label, _percent(a.rate), _interval(a.low, a.high), a.n]
-            for axis in sorted({a.axis for m in table.models for a in m.axes})
-            for m in table.models
-            for a in m.axes
-            if a.axis == axis
-        ]
         print_table(head, rows, title=_title(table))
         return
-    values = {s.value for m in table.models for s in m.slices if s.kind == kind}
     # The parts of a cutoff stand in the order of time, which is the alphabet's from its end.
-    rows = [
-        _slice_cells(value, m, e, FEW)
-        for value in sorted(values, reverse=kind == CUTOFF)
-        for m in table.models
-        if (e := m.slice(kind, value)) is not None
-    ]
+    slices = sorted(
+        ((s.value, m.label, s.estimate) for m in table.models for s in m.slices if s.kind == kind),
+        key=lambda one: one[0],
+        reverse=kind == CUTOFF,
+    )
+    rows = []
+    for value, label, e in slices:
+        cells = [value, label, _percent(e.mean), _interval(e.low, e.high), e.n, _interval(e.least, e.most)]
+        rows.append(dimmed(cells) if e.few else cells)
     head = [kind, "model", "%", "95 % interval", "n", "bounds %"]
     print_table(head, rows, title=f"{_title(table)}; dim: fewer than {FEW} cases")
     for m in table.models if kind == CUTOFF else ():
         if m.cutoff is None:
             say(f"{m.label}: cutoff unknown")
-
-
-def _slice_cells(value: str, model: Any, e: Any, few: int) -> list[Any]:
-    cells = [value, model.label, _percent(e.mean), _interval(e.low, e.high), e.n, _interval(e.least, e.most)]
-    return dimmed(cells) if e.n < few else cells
 
 
 def _title(table: Any) -> str:
@@ -230,6 +216,10 @@ def rests_on(runs: "Sequence[GradedRun]") -> str:
     return f"{', '.join(cases)}, graded by {', '.join(graders) or 'nobody'}"
 
 
+def _percent(share: float | None) -> str | None:
+    return None if share is None else f"{100 * share:z.1f}"
+
+
 def _interval(low: float | None, high: float | None) -> str | None:
     return None if low is None else f"{_percent(low)} to {_percent(high)}"
 
@@ -237,3 +227,177 @@ def _interval(low: float | None, high: float | None) -> str | None:
 def _count(rates: Any, name: str) -> str:
     count, share = getattr(rates, name), rates.shares[name]
     return f"{count} ({100 * share:.1f} %)" if count else "0"
+
+
+@grouped
+def report(
+    runs: RunsArgument,
+    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    *,
+    how: Scoring,
+    meta: Annotated[
+        list[Path] | None, typer.Option("--meta", metavar="FILE", help="A meta.json of medlive eval meta.")
+    ] = None,
+    case_pages: Annotated[
+        bool, typer.Option("--case-pages/--no-case-pages", help="A page for each case, with answers and verdicts.")
+    ] = True,
+    png: Annotated[
+        bool, typer.Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")
+    ] = False,
+    errata: SignedErrata,
+) -> None:
+    """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
+
+    index.html holds the figures and tables, cases.html a list of cases with filters, cases/ a page for each case.
+    """
+    from medlive.report.meta import read_meta
+    from medlive.report.render import write_report
+
+    metas = tuple(read_meta(path) for path in meta or ())
+    table = scored(runs, how, errata)
+    written = write_report(
+        table, out, registry=registry_of(how.models), metas=metas, case_pages=case_pages, png=png
+    )
+    print(written.page)
+    say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
+
+
+@grouped
+def contamination(
+    runs: RunsArgument,
+    *,
+    how: Scoring,
+    permutations: Annotated[
+        int, typer.Option("--permutations", min=99, max=1_000_000, help="Random permutations of a p-value.")
+    ] = 4999,
+    out: Annotated[
+        Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON there as well.")
+    ] = None,
+    replace: ReplaceOption = False,
+    as_json: JsonOption = False,
+    errata: SignedErrata,
+) -> None:
+    """Compare each model on what it may have seen in training with what it cannot have seen.
+
+    The cutoffs stand in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
+    docs/contamination.md defines every figure.
+    """
+    import json
+
+    from medlive.evaluation.scoring.contamination import contamination as analyse
+    from medlive.evaluation.scoring.contamination import score_arms
+    from medlive.report.tables import arms_rows, contamination_json, write_whole
+
+    if out is not None:
+        new_file(out, replace)
+    registry = registry_of(how.models)
+    table = scored(runs, how, errata)
+    found = analyse(table, registry, permutations=permutations)
+    arms = score_arms(table, registry)
+    plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
+    if out is not None:
+        text = json.dumps(plain, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        write_whole(out, text.encode("utf-8", "backslashreplace"))
+        say(f"written: {out}")
+    notes = [f"{model.label}: {note}" for model in found.models if model.cutoff for note in model.notes]
+    on = rests_on([model.run for model in table.models])
+    print_result(plain, as_json, lambda: _print(found, arms, on), notes=[*found.warnings, *notes])
+
+
+def _print(found: Any, arms: Any, on: str) -> None:
+    clipped = ", cases and means not clipped" if found.metric.value == "published" else ""
+    print_table(
+        ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
+        [_drop_cells(m) for m in found.models],
+        title=f"drop past the cutoff ({found.metric.value} metric{clipped}, points of 100) on {on}; dim: under 30 "
+        "cases on a side",
+    )
+    known = [m for m in found.models if m.cutoff is not None]
+    if not known:
+        return
+    print_table(
+        ["model", "beyond others", "95 % interval", "held against (n seen/fresh)", "adjusted for mix",
+         "95 % interval", "lost", "placebos as large", "full % − post % (the paper's)", "newer than the model %",
+         "n"],
+        [_more_cells(m) for m in known],
+        title="beside it: difference-in-differences, mix adjustment, placebos, the paper's own figure",
+    )  # fmt: skip
+    if found.pooled is not None:
+        e = found.pooled
+        print(f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}")
+    for arm in found.arms:
+        beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
+        print(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
+    if arms:
+        print_table(
+            ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",
+             "p (Holm)"],
+            [dimmed(_arm_cells(a)) if a.few else _arm_cells(a) for a in arms],
+            title=f"open book against closed ({found.metric.value} metric) on {on}; dim: under 30 cases",
+        )  # fmt: skip
+
+
+def _rests(of: Any) -> str:
+    """What a difference of two sides rests on."""
+    return f"({_span(of) or 'no interval'}; n {of.n_pre}/{of.n_post}{', which is few' if _few(of) else ''})"
+
+
+def _arm_cells(a: Any) -> list[Any]:
+    return [
+        a.model, "after the cutoff" if a.fresh else "all (cutoff unknown)", a.n, _percent(a.baseline.mean),
+        _percent(a.closed_score.mean), _percent(a.open_score.mean), _points(a.difference), _span(a), _p(a.p_holm),
+    ]  # fmt: skip
+
+
+def _drop_cells(m: Any) -> list[Any]:
+    if m.cutoff is None or m.drop is None:
+        return [m.label, "unknown", *[None] * 8]
+    d = m.drop
+    cells = [
+        m.label, m.cutoff.text, m.cutoff.basis.value, f"{d.n_pre}/{d.n_post}", _percent(d.pre), _percent(d.post),
+        _points(d.difference), _span(d), _p(d.p), _p(m.p_holm),
+    ]  # fmt: skip
+    return dimmed(cells) if m.few else cells
+
+
+def _more_cells(m: Any) -> list[Any]:
+    against = f"{len(m.did_against)} models"
+    beyond: list[Any] = [None, None, against]
+    if (did := m.did) is not None:
+        beyond = [_points(did.effect), _span(did), f"{against} ({did.n_pre}/{did.n_post})"]
+    adjusted: list[Any] = [None, None, None]
+    one: Any = None
+    # The finest mix that leaves both sides anything.
+    if (mix := next((x for x in reversed(m.mixes) if x.adjusted.difference is not None), None)) is not None:
+        one = mix.adjusted
+        adjusted = [_points(one.difference), _span(one), f"{one.lost_pre}/{one.lost_post} ({mix.by})"]
+    rest = [
+        m.placebo and f"{m.placebo.at_least} of {len(m.placebo.drops)}",
+        m.paper and _points(m.paper.difference),
+        m.newer and _percent(m.newer.mean),
+        m.newer and m.newer.n,
+    ]
+    if m.few:
+        return dimmed([m.label, *beyond, *adjusted, *rest])
+    beyond, adjusted = (dimmed(c) if _few(of) else c for c, of in ((beyond, did), (adjusted, one)))
+    return [m.label, *beyond, *adjusted, *rest]
+
+
+def _few(of: Any) -> bool:
+    from medlive.evaluation.scoring.estimates import FEW
+
+    return of is not None and min(of.n_pre, of.n_post) < FEW
+
+
+def _points(difference: float | None) -> str | None:
+    return None if difference is None else f"{100 * difference:+z.1f}"
+
+
+def _span(of: Any) -> str | None:
+    return None if of.low is None else f"{_points(of.low)} to {_points(of.high)}"
+
+
+def _p(p: float | None) -> str:
+    from medlive.report.html import p_said
+
+    return p_said(p)
