@@ -73,19 +73,15 @@ class RecordedEngine:
 
     def __init__(self, recording: Recording, otherwise: Engine) -> None:
         """`otherwise` stands in; a reply that was sent back as unusable is its own to mend."""
-        self._recording = recording
-        self._otherwise = otherwise
-
-    @property
-    def identity(self) -> EngineIdentity:
-        """ "recorded", with the model whose replies they are."""
-        other = self._otherwise.identity
-        return EngineIdentity(
+        self._recording, self._otherwise = recording, otherwise
+        other = otherwise.identity
+        self.identity = EngineIdentity(
             "recorded",
-            self._recording.model,
-            {"recording": self._recording.digest, "otherwise": f"{other.engine} {other.model}"},
+            recording.model,
+            {"recording": recording.digest, "otherwise": f"{other.engine} {other.model}"},
             pinned=False,
         )
+        """ "recorded", with the model whose replies they are."""
 
     async def answer(self, request: Request) -> Reply:
         """The recorded reply, at no cost, or the other engine's."""
