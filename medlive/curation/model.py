@@ -35,26 +35,20 @@ class ElementStatus(StrEnum):
     """The status of an element after the checks and its revisions."""
 
     KEPT = "kept"
-    DROPPED = "dropped"
-    """An unsupported narrative element, or one that the Screener withdrew: in no text."""
-    UNSUPPORTED = "unsupported"
-    """An unsupported advice element or query: in the texts, and the case is held."""
+    DROPPED = "dropped"  # An unsupported narrative element, or one that the Screener withdrew: in no text
+    UNSUPPORTED = "unsupported"  # An unsupported advice element or query: in the texts, and the case is held
 
 
 @dataclass(frozen=True, slots=True)
 class Element:
     """An atomic statement with its quote."""
 
-    id: str
-    """`n1`, `n2`, … in L_N; `q` for Q; `a1`, `a2`, … in L_A; assigned by code."""
+    id: str  # `n1`, `n2`, … in L_N; `q` for Q; `a1`, `a2`, … in L_A; assigned by code
     side: Side
     kind: Kind
-    message_id: str
-    """The message of the quote, or "title"."""
-    quote: str
-    """Verbatim words of that message."""
-    statement: str
-    """The statement that stands alone."""
+    message_id: str  # The message of the quote, or "title"
+    quote: str  # Verbatim words of that message
+    statement: str  # The statement that stands alone
     status: ElementStatus = ElementStatus.KEPT
 
 
@@ -72,10 +66,8 @@ class Outcome(StrEnum):
 
     KEPT = "kept"
     REJECTED = "rejected"
-    HELD = "held"
-    """Curated, and held for a person, for the reasons in `Curation.holds`."""
-    FAILED = "failed"
-    """A failure of ours (endpoint, malformed reply): retried, never a rejection."""
+    HELD = "held"  # Curated, and held for a person, for the reasons in `Curation.holds`
+    FAILED = "failed"  # A failure of ours (endpoint, malformed reply): retried, never a rejection
 
 
 class Reason(StrEnum):
@@ -88,30 +80,20 @@ class Reason(StrEnum):
     INSUFFICIENT_NARRATIVE = "insufficient_narrative"
     CONTRADICTED = "contradicted"
     NOT_ALIGNED = "not_aligned"
-    UNSUPPORTED_ELEMENT = "unsupported_element"
-    """The thread does not support an advice element or the query."""
+    UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
     NOT_STANDARD = "not_standard"
     """An advice is in no passage and, to the engine's knowledge, not clinically standard or not safe."""
-    TEXT_UNFAITHFUL = "text_unfaithful"
-    """N or A differs from the elements after every revision."""
-    QUESTION_DOUBTED = "question_doubted"
-    """The second reading finds no clinical question."""
-    HISTORY_DOUBTED = "history_doubted"
-    """The second reading finds the history too thin for the question."""
-    ADVICE_WRONG = "advice_wrong"
-    """The second reading finds an advice false."""
-    ADVICE_HARMFUL = "advice_harmful"
-    """The second reading finds an advice harmful for this patient."""
-    DANGER_UNANSWERED = "danger_unanswered"
-    """The second reading finds an alarming sign that no advice answers."""
+    TEXT_UNFAITHFUL = "text_unfaithful"  # N or A differs from the elements after every revision
+    QUESTION_DOUBTED = "question_doubted"  # The second reading finds no clinical question
+    HISTORY_DOUBTED = "history_doubted"  # The second reading finds the history too thin for the question
+    ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
+    ADVICE_HARMFUL = "advice_harmful"  # The second reading finds an advice harmful for this patient
+    DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
     QUESTION_UNANSWERED = "question_unanswered"
     """The second reading finds that the advice does not answer the question."""
-    NOT_UNDERSTANDABLE = "not_understandable"
-    """The second reading finds the case incomprehensible by itself."""
-    RUBRIC_FAULTY = "rubric_faulty"
-    """The rubric still has faults after its revision."""
-    IDENTIFIER = "identifier"
-    """A text still identifies a person."""
+    NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
+    RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
+    IDENTIFIER = "identifier"  # A text still identifies a person
     ENDPOINT_UNAVAILABLE = "endpoint_unavailable"
     INVALID_REPLY = "invalid_reply"
     REFUSED = "refused"
@@ -125,8 +107,7 @@ class ElyCategory(StrEnum):
     DIAGNOSIS = "diagnosis"
     TREATMENT = "treatment"
     MANAGEMENT = "management"
-    EPIDEMIOLOGY = "epidemiology"
-    """Includes prognosis and aetiology."""
+    EPIDEMIOLOGY = "epidemiology"  # Includes prognosis and aetiology
     NONCLINICAL = "nonclinical"
 
 
@@ -134,8 +115,7 @@ class Alignment(StrEnum):
     """v(a_j): supported 1.0, neutral and not_standard 0.5, contradicted 0.0 (LiveMedBench §3.2.2)."""
 
     SUPPORTED = "supported"
-    NEUTRAL = "neutral"
-    """In no passage, but clinically standard and safe."""
+    NEUTRAL = "neutral"  # In no passage, but clinically standard and safe
     NOT_STANDARD = "not_standard"
     """In no passage, and to the engine's knowledge not clinically standard, or not safe: the case is held."""
     CONTRADICTED = "contradicted"
@@ -154,8 +134,7 @@ class Requirement:
     present: bool
     element_ids: tuple[str, ...]
     """The narrative elements, or "q" for the query, that entail it; never empty when present."""
-    prudent: bool = False
-    """Whether it is only good to know; not counted in S_inf."""
+    prudent: bool = False  # Whether it is only good to know; not counted in S_inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,18 +142,15 @@ class Citation:
     """Words of a passage that support a verdict."""
 
     passage_id: str
-    quote: str
-    """Verbatim words of that passage."""
+    quote: str  # Verbatim words of that passage
 
 
 @dataclass(frozen=True, slots=True)
 class SecondCheck:
     """The second, differently worded check of a contradicted claim."""
 
-    goes_against: bool
-    """Whether it confirms the contradiction."""
-    citations: tuple[Citation, ...]
-    """Never empty when it does."""
+    goes_against: bool  # Whether it confirms the contradiction
+    citations: tuple[Citation, ...]  # Never empty when it does
     reason: str
 
 
@@ -183,20 +159,15 @@ class ClaimVerdict:
     """The verdict on one advice element, given the retrieved evidence."""
 
     element_id: str
-    claim: str
-    """The element as a self-contained statement, which was judged."""
-    queries: tuple[str, ...]
-    """The searches: short English phrases, and the claim itself where it is not English."""
+    claim: str  # The element as a self-contained statement, which was judged
+    queries: tuple[str, ...]  # The searches: short English phrases, and the claim itself where it is not English
     verdict: Alignment
-    hits: tuple[Hit, ...]
-    """The retrieved passages, best first."""
+    hits: tuple[Hit, ...]  # The retrieved passages, best first
     citations: tuple[Citation, ...]
     """The hits that support the verdict, each once; empty only if neutral or not_standard."""
     reason: str
-    second: SecondCheck | None = None
-    """None without a second check."""
-    flag: str = ""
-    """A fault of the claim's numbers; empty if none."""
+    second: SecondCheck | None = None  # None without a second check
+    flag: str = ""  # A fault of the claim's numbers; empty if none
 
     @property
     def overturned(self) -> bool:
@@ -207,18 +178,12 @@ class ClaimVerdict:
 class Check(StrEnum):
     """The checks of elements and written texts (docs/method.md §1, Controller)."""
 
-    QUOTE_IN_MESSAGE = "quote_in_message"
-    """Exact: the quote is in its message."""
-    NUMBERS_AGREE = "numbers_agree"
-    """Exact: no number conflicts with its source."""
-    SUSPICION = "suspicion"
-    """A flag raised by code, which decides nothing: the engine is asked, and people see it."""
-    SUPPORTED = "supported"
-    """The engine's judgement: the statement or text says no more than its source."""
-    SUPPORTED_AGAIN = "supported_again"
-    """The engine's second, differently worded judgement of a suspicion."""
-    WITHDRAWN = "withdrawn"
-    """The Screener withdrew the element when asked to revise it."""
+    QUOTE_IN_MESSAGE = "quote_in_message"  # Exact: the quote is in its message
+    NUMBERS_AGREE = "numbers_agree"  # Exact: no number conflicts with its source
+    SUSPICION = "suspicion"  # A flag raised by code, which decides nothing: the engine is asked, and people see it
+    SUPPORTED = "supported"  # The engine's judgement: the statement or text says no more than its source
+    SUPPORTED_AGAIN = "supported_again"  # The engine's second, differently worded judgement of a suspicion
+    WITHDRAWN = "withdrawn"  # The Screener withdrew the element when asked to revise it
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,11 +192,9 @@ class ControllerCheck:
 
     check: Check
     subject: str
-    passed: bool
-    """False for every suspicion."""
+    passed: bool  # False for every suspicion
     detail: str = ""
-    round: int = 0
-    """0 for the first version; 1 and 2 for its revisions."""
+    round: int = 0  # 0 for the first version; 1 and 2 for its revisions
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,19 +203,15 @@ class Hold:
 
     reason: Reason
     detail: str
-    elements: tuple[str, ...] = ()
-    """The advice elements or criteria concerned; empty for the case as a whole."""
+    elements: tuple[str, ...] = ()  # The advice elements or criteria concerned; empty for the case as a whole
 
 
 class AdviceFault(StrEnum):
     """How an advice is wrong for its patient."""
 
-    HARMFUL = "harmful"
-    """Following or believing it may hurt this patient."""
-    FALSE = "false"
-    """It is wrong in what it mainly says."""
-    MINOR = "minor"
-    """Imprecise, dated or over-cautious: recorded, and no reason to hold a case."""
+    HARMFUL = "harmful"  # Following or believing it may hurt this patient
+    FALSE = "false"  # It is wrong in what it mainly says
+    MINOR = "minor"  # Imprecise, dated or over-cautious: recorded, and no reason to hold a case
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,22 +227,15 @@ class FaultyAdvice:
 class SecondReading:
     """The second reader's judgement of the thread and the case as a whole."""
 
-    asked: bool
-    """Whether the patient asks something."""
-    clinical: bool
-    """Whether it is a clinical question."""
-    enough: bool
-    """Whether the history is enough to answer it."""
-    answered: bool
-    """Whether the advice answers the main thing asked."""
-    understandable: bool
-    """Whether the case is comprehensible by itself."""
+    asked: bool  # Whether the patient asks something
+    clinical: bool  # Whether it is a clinical question
+    enough: bool  # Whether the history is enough to answer it
+    answered: bool  # Whether the advice answers the main thing asked
+    understandable: bool  # Whether the case is comprehensible by itself
     wrong: tuple[FaultyAdvice, ...]
-    danger: str
-    """An alarming sign that no advice answers; empty where there is none."""
+    danger: str  # An alarming sign that no advice answers; empty where there is none
     reason: str
-    engine: Mapping[str, Any]
-    """The reader's engine, model and parameters."""
+    engine: Mapping[str, Any]  # The reader's engine, model and parameters
 
 
 @dataclass(frozen=True, slots=True)
@@ -303,12 +255,10 @@ class Call:
     engine: str
     model: str
     request_digest: str
-    attempt: int
-    """1, or 2 for the repair."""
+    attempt: int  # 1, or 2 for the repair
     outcome: CallOutcome
     problem: str = ""
-    replayed: bool = False
-    """Whether a stored reply was used and nothing was paid."""
+    replayed: bool = False  # Whether a stored reply was used and nothing was paid
 
 
 class Answer(StrEnum):
@@ -316,8 +266,7 @@ class Answer(StrEnum):
 
     YES = "yes"
     NO = "no"
-    UNKNOWN = "unknown"
-    """The text does not say: MEDIC's "I don't know"."""
+    UNKNOWN = "unknown"  # The text does not say: MEDIC's "I don't know"
 
 
 class Origin(StrEnum):
@@ -333,8 +282,7 @@ class CrossQuestion:
 
     made_from: Origin
     question: str
-    own: Answer
-    """The answer of its own text when asked again; other than yes, the question measures little."""
+    own: Answer  # The answer of its own text when asked again; other than yes, the question measures little
     other: Answer
 
 
@@ -343,20 +291,15 @@ class CrossExamination:
     """The thread T and the written case N + A, each asked about the other (docs/method.md §5); all in percent."""
 
     questions: tuple[CrossQuestion, ...]
-    coverage: float
-    """100 - the share of the thread's questions on which the case is silent."""
-    conformity: float
-    """100 - the share of the thread's questions that the case answers with no."""
-    conformity_strict: float
-    """The same, counting silence as no."""
+    coverage: float  # 100 - the share of the thread's questions on which the case is silent
+    conformity: float  # 100 - the share of the thread's questions that the case answers with no
+    conformity_strict: float  # The same, counting silence as no
     consistency: float
     """100 - the share of the case's questions on which the thread is silent: what is left is invention."""
-    conciseness: float
-    """How much shorter the case is than the thread, in words; negative if it is longer."""
+    conciseness: float  # How much shorter the case is than the thread, in words; negative if it is longer
     summary: float
     """The mean of coverage, conformity, consistency, and the harmonic mean of coverage and conciseness or 0."""
-    stability: float
-    """The share of all questions that their own text answered with yes when asked again."""
+    stability: float  # The share of all questions that their own text answered with yes when asked again
 
 
 @dataclass(frozen=True, slots=True)
@@ -373,10 +316,8 @@ class Curation:
     """Every decision about one thread revision; all of it is stored."""
 
     outcome: Outcome
-    stage: Stage
-    """Where it ended; RUBRIC when kept."""
-    reason: Reason | None
-    """None only when kept; that of the first hold when held."""
+    stage: Stage  # Where it ended; RUBRIC when kept
+    reason: Reason | None  # None only when kept; that of the first hold when held
     detail: str
     thresholds: Thresholds
     elements: tuple[Element, ...] = ()
@@ -389,15 +330,11 @@ class Curation:
     index: IndexIdentity | None = None
     checks: tuple[ControllerCheck, ...] = ()
     text: CaseText | None = None
-    cross_examination: CrossExamination | None = None
-    """None if not reached, disabled, or without a usable reply."""
-    second_reading: SecondReading | None = None
-    """None if not reached."""
-    holds: tuple[Hold, ...] = ()
-    """Why a person must review it; empty unless held."""
+    cross_examination: CrossExamination | None = None  # None if not reached, disabled, or without a usable reply
+    second_reading: SecondReading | None = None  # None if not reached
+    holds: tuple[Hold, ...] = ()  # Why a person must review it; empty unless held
     calls: tuple[Call, ...] = ()
-    engines: Mapping[str, Any] = field(default_factory=dict)
-    """Agent → engine identity as JSON."""
+    engines: Mapping[str, Any] = field(default_factory=dict)  # Agent → engine identity as JSON
 
     @property
     def publishable(self) -> bool:

@@ -64,12 +64,9 @@ def reading_holds(reading: SecondReading) -> tuple[Hold, ...]:
 class Redacted:
     """Texts with identifiers of people removed."""
 
-    texts: Mapping[str, str]
-    """Text id → the text with each identifier replaced by its kind in brackets."""
-    found: tuple[str, ...]
-    """Identifiers found, as "<text id>: <kind>", never the words."""
-    remaining: tuple[str, ...]
-    """Identifiers that code could not replace, likewise."""
+    texts: Mapping[str, str]  # Text id → the text with each identifier replaced by its kind in brackets
+    found: tuple[str, ...]  # Identifiers found, as "<text id>: <kind>", never the words
+    remaining: tuple[str, ...]  # Identifiers that code could not replace, likewise
 
 
 async def redact_texts(texts: Mapping[str, str], agent: Agent) -> Redacted:

@@ -1,7 +1,7 @@
 """The agents' tasks: what each is given and the shape its reply must have.
 
-Inputs are plain JSON; replies are pydantic models, strict and closed, so that a reply which says too much
-is as invalid as one that says too little. The lists are bounded: a reply of a thousand elements is no reply.
+Inputs are plain JSON, the language first; replies are strict, closed pydantic models with bounded lists. A reply
+about things that were given holds one item for each of them.
 """
 
 from typing import Annotated, ClassVar, Literal
@@ -13,21 +13,22 @@ from medlive.curation.model import AdviceFault, Alignment, Answer, ElyCategory
 Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=2000)]
 Quote = Annotated[str, StringConstraints(min_length=1, max_length=2000)]
 Reason = Annotated[str, StringConstraints(max_length=2000)]
+SearchPhrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
+Question = Annotated[str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)]
+Written = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
 
 
 class ReplyModel(BaseModel):
     """Base of every reply: no extra keys, no silent conversions, frozen."""
 
-    task: ClassVar[str] = ""
-    """The task that it answers; "" for a part of a reply."""
+    task: ClassVar[str] = ""  # The task that it answers; "" for a part of a reply
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
 
 class NarrativeItem(ReplyModel):
     """A fact the patient states."""
 
-    message_id: str
-    """A patient's message, or "title"."""
+    message_id: str  # A patient's message, or "title"
     quote: Quote
     statement: Text
     kind: Literal["subjective", "objective"]
@@ -36,8 +37,7 @@ class NarrativeItem(ReplyModel):
 class QueryItem(ReplyModel):
     """The question asked, explicit and self-contained."""
 
-    message_id: str
-    """A patient's message, or "title"."""
+    message_id: str  # A patient's message, or "title"
     quote: Quote
     question: Text
 
@@ -45,8 +45,7 @@ class QueryItem(ReplyModel):
 class AdviceItem(ReplyModel):
     """A diagnostic or management statement of a verified physician."""
 
-    message_id: str
-    """A verified physician's message."""
+    message_id: str  # A verified physician's message
     quote: Quote
     statement: Text
     kind: Literal["assessment", "plan"]
@@ -55,8 +54,7 @@ class AdviceItem(ReplyModel):
 class ExtractReply(ReplyModel):
     """L_N, Q and L_A; a side is empty, or null, where the thread holds nothing of it.
 
-    Inputs: language, title, messages [{id, role "patient"|"physician", text}], of patients and verified physicians
-    only.
+    Inputs: title, messages [{id, role "patient"|"physician", text}], of patients and verified physicians only.
     """
 
     task: ClassVar = "screener.extract"
@@ -66,7 +64,7 @@ class ExtractReply(ReplyModel):
 
 
 class ComplaintReply(ReplyModel):
-    """S_cc. Inputs: language, query."""
+    """S_cc. Inputs: query."""
 
     task: ClassVar = "validator.query"
     category: Annotated[ElyCategory, Field(strict=False)]
@@ -93,8 +91,7 @@ class RevisedItem(ReplyModel):
 class RevisionReply(ReplyModel):
     """The elements that a control objected to, each mended or taken back.
 
-    Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}]. One item for
-    each element, no more, no fewer.
+    Inputs: as `screener.extract`, and elements [{id, side, message_id, quote, statement, finding}].
     """
 
     task: ClassVar = "screener.revise"
@@ -113,8 +110,8 @@ class RequirementItem(ReplyModel):
 class SufficiencyReply(ReplyModel):
     """What the question cannot be answered without, and what would be prudent to know.
 
-    Inputs: language, query, narrative [{id, statement}]. The ratio is computed in code from `required` alone;
-    fewer than three items are no checklist, since one that is met would pass anything.
+    Inputs: query, narrative [{id, statement}]. Code computes the ratio from `required` alone; fewer than three
+    items are no checklist.
     """
 
     task: ClassVar = "validator.sufficiency"
@@ -122,9 +119,6 @@ class SufficiencyReply(ReplyModel):
     """Whether a physician would answer now or ask back first, and for what: thought through before the lists."""
     required: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)]
     prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
-
-
-SearchPhrase = Annotated[str, StringConstraints(strip_whitespace=True, min_length=2, max_length=120)]
 
 
 class ClaimItem(ReplyModel):
@@ -139,8 +133,7 @@ class ClaimItem(ReplyModel):
 class ClaimsReply(ReplyModel):
     """Each advice element as a statement that can be looked up by itself.
 
-    Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}]. One claim for each
-    element, no more, no fewer.
+    Inputs: query, narrative [{id, statement}], advice [{id, kind, statement}].
     """
 
     task: ClassVar = "validator.claims"
@@ -151,10 +144,7 @@ class CitationItem(ReplyModel):
     """A passage that was given, and sentences copied from it."""
 
     passage_id: str
-    quotes: Annotated[
-        tuple[Annotated[str, StringConstraints(min_length=1, max_length=2000)], ...],
-        Field(min_length=1, max_length=3, strict=False),
-    ]
+    quotes: Annotated[tuple[Quote, ...], Field(min_length=1, max_length=3, strict=False)]
 
 
 Citations = Annotated[tuple[CitationItem, ...], Field(max_length=10, strict=False)]
@@ -165,16 +155,14 @@ class AlignmentItem(ReplyModel):
 
     id: str
     verdict: Annotated[Alignment, Field(strict=False)]
-    evidence: Citations
-    """Empty only when neutral or not_standard."""
+    evidence: Citations  # Empty only when neutral or not_standard
     reason: Reason
 
 
 class AlignmentReply(ReplyModel):
     """How claims stand to the passages that were retrieved for them.
 
-    Inputs: language, query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
-    One verdict for each claim, no more, no fewer.
+    Inputs: query, narrative [{id, statement}], claims [{id, statement}], passages [{id, title, text}].
     """
 
     task: ClassVar = "validator.alignment"
@@ -191,10 +179,7 @@ class VetoItem(ReplyModel):
 
 
 class VetoReply(ReplyModel):
-    """A differently worded second look before contradicted claims discard a case.
-
-    Inputs as `validator.alignment`. One verdict for each claim, no more, no fewer.
-    """
+    """A differently worded second look before contradicted claims discard a case; inputs as for alignment."""
 
     task: ClassVar = "validator.veto"
     verdicts: Annotated[tuple[VetoItem, ...], Field(max_length=40, strict=False)]
@@ -209,9 +194,9 @@ class SupportItem(ReplyModel):
 
 
 class SupportReply(ReplyModel):
-    """One verdict for each element given, no more, no fewer.
+    """Whether each element is supported.
 
-    Inputs: language, title, messages [{id, role, text}], elements [{id, message_id, quote, statement}].
+    Inputs: title, messages [{id, role, text}], elements [{id, message_id, quote, statement}].
     """
 
     task: ClassVar = "controller.support"
@@ -222,15 +207,13 @@ class DoubtItem(ReplyModel):
     """What somebody who has only the statement would believe or do otherwise than the source says."""
 
     id: str
-    difference: Reason
-    """Empty where there is none that matters."""
+    difference: Reason  # Empty where there is none that matters
 
 
 class DoubtReply(ReplyModel):
     """A differently worded second look at statements under suspicion.
 
-    Inputs: language, sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}]. One item
-    for each statement, no more, no fewer.
+    Inputs: sources [{id, text}], statements [{id, statement, quote, source_id, suspicions}].
     """
 
     task: ClassVar = "controller.doubt"
@@ -240,26 +223,20 @@ class DoubtReply(ReplyModel):
 class WriteReply(ReplyModel):
     """N and A written from the kept elements.
 
-    Inputs: language, query, narrative [{id, statement}], advice [{id, kind, statement}], and on a revision
-    `earlier` {narrative, advice} with `findings` [str].
+    Inputs: query, narrative [{id, statement}], advice [{id, kind, statement}], and on a revision `earlier`
+    {narrative, advice} with `findings` [str].
     """
 
     task: ClassVar = "controller.write"
-    narrative: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
-    advice: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20000)]
+    narrative: Written
+    advice: Written
 
 
 class QuestionsReply(ReplyModel):
-    """Questions that a text answers with yes.
-
-    Inputs: language, count, text. At most `count` questions; fewer when the text holds no more.
-    """
+    """At most `count` questions that a text answers with yes. Inputs: count, text."""
 
     task: ClassVar = "controller.questions"
-    questions: Annotated[
-        tuple[Annotated[str, StringConstraints(strip_whitespace=True, min_length=4, max_length=500)], ...],
-        Field(min_length=1, max_length=20, strict=False),
-    ]
+    questions: Annotated[tuple[Question, ...], Field(min_length=1, max_length=20, strict=False)]
 
 
 class AnswerItem(ReplyModel):
@@ -270,8 +247,7 @@ class AnswerItem(ReplyModel):
 
 
 class AnswersReply(ReplyModel):
-    """What a text by itself answers. Inputs: language, text, questions [{id, question}].
-    One answer for each question, no more, no fewer."""
+    """What a text by itself answers. Inputs: text, questions [{id, question}]."""
 
     task: ClassVar = "controller.answers"
     answers: Annotated[tuple[AnswerItem, ...], Field(max_length=40, strict=False)]
@@ -281,22 +257,19 @@ class TextProblem(ReplyModel):
     """Words of a written text that its elements do not bear out."""
 
     text: Literal["narrative", "advice"]
-    words: Quote
-    """Copied from that text."""
+    words: Quote  # Copied from that text
     problem: Reason
 
 
 class TextReply(ReplyModel):
     """Whether N and A say what their elements say, no more and no less.
 
-    Inputs: language, query, narrative {elements, text}, advice {elements, text} with elements
-    [{id, statement, quote}].
+    Inputs: query, narrative {elements, text}, advice {elements, text} with elements [{id, statement, quote}].
     """
 
     task: ClassVar = "reader.text"
     problems: Annotated[tuple[TextProblem, ...], Field(max_length=40, strict=False)]
-    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]
-    """Elements that the texts leave out."""
+    missing: Annotated[tuple[str, ...], Field(max_length=120, strict=False)]  # Elements that the texts leave out
 
 
 class WrongAdviceItem(ReplyModel):
@@ -310,8 +283,7 @@ class WrongAdviceItem(ReplyModel):
 class CaseReply(ReplyModel):
     """The second reading of thread and case as a whole, by the reader's own knowledge.
 
-    Inputs: language, title, messages [{id, role, text}], case {narrative, query, advice},
-    advice [{id, statement}].
+    Inputs: title, messages [{id, role, text}], case {narrative, query, advice}, advice [{id, statement}].
     """
 
     task: ClassVar = "reader.case"
@@ -320,8 +292,7 @@ class CaseReply(ReplyModel):
     enough: bool
     answered: bool
     wrong: Annotated[tuple[WrongAdviceItem, ...], Field(max_length=40, strict=False)]
-    danger: Reason
-    """An alarming sign that no advice answers; empty where there is none."""
+    danger: Reason  # An alarming sign that no advice answers; empty where there is none
     understandable: bool
     reason: Reason
 
@@ -330,16 +301,12 @@ class IdentifierItem(ReplyModel):
     """Words that name a person or lead to one."""
 
     text_id: str
-    words: Quote
-    """Copied from that text."""
+    words: Quote  # Copied from that text
     kind: Literal["name", "place", "contact", "number", "date_of_birth", "other"]
 
 
 class IdentifiersReply(ReplyModel):
-    """What in the texts of a release would name a person or lead to one.
-
-    Inputs: language, texts [{id, text}].
-    """
+    """What in the texts of a release would name a person or lead to one. Inputs: texts [{id, text}]."""
 
     task: ClassVar = "reader.identifiers"
     found: Annotated[tuple[IdentifierItem, ...], Field(max_length=40, strict=False)]

@@ -61,12 +61,9 @@ class Claim:
     """An advice element as a claim to search for and judge."""
 
     element_id: str
-    statement: str
-    """Self-contained."""
-    queries: tuple[str, ...]
-    """Short English phrases, and the claim itself where it is Chinese."""
-    flag: str = ""
-    """A remaining fault of the statement's numbers; empty if none."""
+    statement: str  # Self-contained
+    queries: tuple[str, ...]  # Short English phrases, and the claim itself where it is Chinese
+    flag: str = ""  # A remaining fault of the statement's numbers; empty if none
 
     @property
     def query(self) -> Query:
@@ -212,8 +209,7 @@ class _Evidence:
     """Claims with their hits, and all passages."""
 
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
-    passages: Mapping[str, Hit]
-    """Short id → hit."""
+    passages: Mapping[str, Hit]  # Short id → hit
 
     def passage_inputs(self) -> list[dict[str, str]]:
         """The passages as a task's inputs."""

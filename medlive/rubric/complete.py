@@ -20,8 +20,7 @@ class CompletedCase:
     """A curation at its end, and the rubric of the case it made."""
 
     curation: Curation
-    rubric: Rubric | None
-    """None where none could be had: the curation failed."""
+    rubric: Rubric | None  # None where none could be had: the curation failed
 
 
 async def complete_case(curation: Curation, language: str, respondents: Mapping[str, Engine]) -> CompletedCase:

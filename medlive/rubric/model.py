@@ -43,15 +43,12 @@ UNKNOWN_SPECIALTY = "unknown"
 class Criterion:
     """One binary criterion of a case."""
 
-    id: str
-    """`c1`, `c2`, … within its case revision."""
+    id: str  # `c1`, `c2`, … within its case revision
     position: int
     criterion: str
     axis: Axis
-    points: int
-    """In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only."""
-    advice_id: str
-    """The advice element it came from."""
+    points: int  # In [-10, 10], never 0; the sign is the polarity, ±10 life-critical only
+    advice_id: str  # The advice element it came from
     fact: str | None = None
     """The fact of that element that it asks for; None where it was written before facts were listed."""
 
@@ -61,8 +58,6 @@ class Rubric:
     """A case's rubric R = {(c_j, w_j)}."""
 
     theme: Theme
-    specialty: str
-    """One of SPECIALTIES, or "unknown"."""
+    specialty: str  # One of SPECIALTIES, or "unknown"
     criteria: tuple[Criterion, ...]
-    no_negative: str = ""
-    """Why no criterion costs points; empty where one does."""
+    no_negative: str = ""  # Why no criterion costs points; empty where one does

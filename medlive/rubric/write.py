@@ -25,8 +25,7 @@ class FactItem(ReplyModel):
 
     id: Annotated[str, StringConstraints(min_length=1, max_length=20)]
     fact: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
-    advice_id: str
-    """The advice element that states it."""
+    advice_id: str  # The advice element that states it
 
 
 class CriterionItem(ReplyModel):
@@ -35,8 +34,7 @@ class CriterionItem(ReplyModel):
     criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
     axis: Annotated[Axis, Field(strict=False)]
     points: Annotated[int, Field(ge=-10, le=10)]
-    fact_id: str
-    """The fact that it asks for."""
+    fact_id: str  # The fact that it asks for
 
 
 class RubricReply(ReplyModel):
@@ -102,10 +100,8 @@ class _Draft:
     reply: RubricReply
     whole: tuple[Criterion, ...]
     findings: tuple[Finding, ...]
-    criteria: tuple[Criterion, ...]
-    """Those without a fault."""
-    remaining: tuple[Finding, ...]
-    """What is wrong with these."""
+    criteria: tuple[Criterion, ...]  # Those without a fault
+    remaining: tuple[Finding, ...]  # What is wrong with these
 
     def lost_advice(self) -> bool:
         """Whether an advice that earned points earns none any more, and not because others say the same."""
