@@ -5,8 +5,10 @@ it decides nothing.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+import tomllib
+from collections.abc import Sequence
 from functools import lru_cache
+from importlib.resources import files
 from typing import Final
 
 from medlive.curation.elements import message_text, visible_messages
@@ -15,74 +17,21 @@ from medlive.text.normalise import contains_quote, fold
 from medlive.text.quantities import doses_exchanged, numbers_missing
 from medlive.threads.model import Thread
 
-_DENIAL: Final = re.compile(
-    r"\b(?:no|not|never|none|nor|neither|nil|nothing|without|cannot|\w+n['’]t"
-    r"|(?:do|does|did|ca|wo|is|was|are|have|has|could|should|would)nt|den(?:y|ies|ied)|negative|absent|free of"
-    r"|avoid\w*|against|stop\w*|unlikely)\b|[不没無无未勿别莫忌]|否认|阴性|避免|禁|停",
-    re.IGNORECASE,
-)
-_HEDGES: Final[Mapping[str, re.Pattern[str]]] = {
-    "doubt": re.compile(
-        r"\b(?:may|might|could|maybe|perhaps|possibl[ey]|probabl[ey]|suspect\w*|likely|seems?|appears?|rule out"
-        r"|versus|vs|or)\b"
-        r"|\?|？|可能|怀疑|疑|待排|大概|好像|似乎|也许|不排除|倾向|考虑|估计|或",
-        re.IGNORECASE,
-    ),
-    "condition": re.compile(
-        r"\b(?:if|unless|in case(?! of)|provided|only|until)\b"
-        r"|如果|若|要是|假如|除非|一旦|只有|的话|必要时",
-        re.IGNORECASE,
-    ),
-    "fear or plan": re.compile(
-        r"\b(?:afraid|worr\w+|scared|fear\w*|wonder\w*|plan(?:s|ned|ning)?|want\w*|going to)\b"
-        r"|担心|害怕|怕|打算|准备|想",
-        re.IGNORECASE,
-    ),
-}
-"""Words that qualify a quote: a statement that omits them is under suspicion."""
-_PERSON: Final = re.compile(
-    r"\b(?:father|dad|mother|mum|mom|parents?|brother|sister|husband|wife|partner|uncle|aunt|grand\w+|cousin)\b"
-    r"|[爸妈父母爷奶哥姐弟妹]|老公|丈夫|老婆|妻子|爱人|同事|公公|婆婆|外公|外婆",
-    re.IGNORECASE,
-)
-"""Relatives who are seldom the patient (a child mostly is)."""
-_OPPOSITES: Final[tuple[tuple[str, str, str], ...]] = (
-    ("side", r"\bleft\b|左", r"\bright\b(?! now| away)|右"),
-    ("side", r"\bupper\b|上[腹肢眼]", r"\blower\b|下[腹肢眼]"),
-    ("order", r"\bbefore\b|\bprior to\b|前(?!列|庭|臂)", r"\bafter\b|\bsince\b|后(?!背|脑)"),
-    ("direction", r"\b(?:high\w*|rais\w+|elevat\w+|increas\w+|rise\w*|up)\b|[高升增涨]",
-     r"\b(?:low\w*|decreas\w+|reduc\w+|drop\w*|fall\w*|down)\b|[低降减跌]"),
-    ("course", r"\b(?:better|improv\w+|resolv\w+|recover\w*)\b|好转|缓解|减轻|改善",
-     r"\b(?:worse\w*|deteriorat\w+|progress\w+)\b|加重|恶化|严重了"),
-    ("degree", r"\b(?:mild\w*|slight\w*|minor)\b|轻|微",
-     r"\b(?:severe\w*|intense|serious|major)\b|重度|严重|剧烈"),
-    ("frequency", r"\b(?:sometimes|occasional\w*|rare\w*|seldom)\b|偶尔|偶|有时",
-     r"\b(?:always|often|frequent\w*|constant\w*)\b|经常|总是|频繁|一直"),
-    ("start or stop", r"\b(?:start\w*|begin\w*|began|continu\w+|tak(?:e|es|ing))\b|开始|继续|正在|服用",
-     r"\b(?:stop\w*|discontinu\w+|quit\w*|used to|took|finished)\b|停|戒|曾|以前|吃过"),
-    ("time", r"\b(?:now|current\w*|at present)\b|目前|现在|正",
-     r"\b(?:ago|previous\w*|past|formerly|last year|history of)\b|以前|曾|既往|去年|过去"),
-)  # fmt: skip
-"""Opposites that are easily confused: (topic, one pattern, the other)."""
-_COMPILED: Final = tuple(
-    (about, re.compile(one, re.IGNORECASE), re.compile(other, re.IGNORECASE)) for about, one, other in _OPPOSITES
-)
+_TABLE: Final = tomllib.loads(files("medlive.curation").joinpath("suspicions.toml").read_text(encoding="utf-8"))
+_DENIAL, _PERSON = (re.compile(_TABLE[name], re.IGNORECASE) for name in ("denial", "person"))
+_HEDGES: Final = {name: re.compile(pattern, re.IGNORECASE) for name, pattern in _TABLE["hedges"].items()}
+_OPPOSITES: Final = [
+    (row["topic"], *(re.compile(row[name], re.IGNORECASE) for name in ("one", "other")))
+    for row in _TABLE["opposites"]
+]
 _CLAUSE_END: Final = re.compile(r"[,.;:!?，。；：！？、\n]|\b(?:but|and)\b|但")
 _LATIN: Final = re.compile(r"[a-z][a-z'-]{3,}")
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 _DOSE: Final = re.compile(
     r"([a-z]{4,}|[\u3400-\u9fff]{2,6})\s?(\d+(?:\.\d+)?)\s?(mg|mcg|µg|μg|g|ml|iu|毫克|微克|克|毫升|片|粒)"
 )
-_FRAME_TEXT: Final = (
-    "about after also been being case does during every feels from given have having into patient patients person"
-    " reports reported should some such taken takes taking than that their them there these they this those under"
-    " used using were what when where which while will with within without would years year month months week"
-    " weeks days male female advised recommended treatment condition symptoms"
-)
-_FRAME: Final = frozenset(word[:5] for word in _FRAME_TEXT.split())
-_FRAME_HAN: Final = frozenset(
-    "患者病人的了是有在和与及为被其已曾可能建议应该需要进行服用出现存在因此医生感觉得认时间年月天日"
-)
+_FRAME: Final = frozenset(word[:5] for word in _TABLE["frame"]["english"].split())
+_FRAME_HAN: Final = frozenset(_TABLE["frame"]["chinese"])
 
 
 def exact_checks(thread: Thread, element: Element, round_: int = 0) -> list[ControllerCheck]:
@@ -150,7 +99,7 @@ def find_text_suspicions(text: str, statements: Sequence[str]) -> tuple[str, ...
 
 def _opposites(statement_text: str, source_text: str) -> list[str]:
     found = []
-    for about, one, other in _COMPILED:
+    for about, one, other in _OPPOSITES:
         for mine, its in ((one, other), (other, one)):
             written = mine.search(statement_text)
             if written and not mine.search(source_text) and (opposite := its.search(source_text)):
