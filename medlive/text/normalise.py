@@ -6,6 +6,7 @@ Nothing clinical is repaired: damaged decimals, misspelt drugs and lost commas s
 import re
 import unicodedata
 from functools import lru_cache
+from importlib.resources import files
 from typing import Final, Literal
 
 from medlive.text.neutral import neutralise
@@ -37,8 +38,6 @@ _HAN_CLASS: Final = r"\u2e80-\u30ff\u3400-\u9fff\uf900-\ufaff。，！？；：�
 _SEPARATORS: Final = "\x1c\x1d\x1e\x1f"
 """Control characters that `str.split` treats as white space."""
 _HAN_SPACE: Final = re.compile(rf" (?:(?<=[{_HAN_CLASS}] )|(?=[{_HAN_CLASS}]))")
-_WIDE_MARKS: Final = tuple(zip("，：；？！（）", ",:;?!()", strict=True))
-"""The most frequent full-width characters, replaced one by one because that is fastest."""
 _TO_NARROW: Final = re.compile("[\uff01-\uff5e‘’‚′“”„″‐‑‒–—―−\u3000\ufe0e\ufe0f]")
 
 _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]+")
@@ -53,24 +52,8 @@ _SAMPLE: Final = 20_000
 _MAX_TRIES: Final = 1_000
 _MAX_CACHED: Final = 50_000
 """Longest source whose folded text is cached for the next quote."""
-_ENGLISH_TEXT: Final = (
-    "the a an and or of to in is are was were be been it its this that these those i my me mine you "
-    "your he his she her we our they their with for on at by from as but not no have has had do does "
-    "did can could would should will may might what which who when where why how if so about after "
-    "before because there any some very just since also than then am im i'm i've it's don't can't "
-    "doesn't"
-)
-_ENGLISH: Final = frozenset(_ENGLISH_TEXT.split())
-_FOREIGN_TEXT: Final = (
-    "el la los las un una unos de del que y en es por con para su se lo como más pero mi tengo desde "
-    "hace est le les des une et du je ne pas pour avec sur dans mon ma mes depuis der die das und ist "
-    "ich nicht mit ein eine zu auf für habe seit mein meine den dem von il lo gli che di è per non "
-    "sono ho mio mia da nel della um uma os não em com meu minha tenho há het een van en ik niet met "
-    "voor op heb zijn dat ve bir bu için ile çok benim saya dan yang tidak untuk dengan ini itu sudah "
-    "jest się nie na mam od czy și să nu am este"
-)
-_SHARED_TEXT: Final = "an am do me no so was as a i die on in non per met den van mi con"
-_FOREIGN: Final = frozenset(_FOREIGN_TEXT.split()) - frozenset(_SHARED_TEXT.split())
+_FUNCTION_WORDS: Final = files("medlive.text").joinpath("function_words.txt").read_text(encoding="utf-8")
+_ENGLISH, _FOREIGN = (frozenset(part.split()) for part in re.split(r"\[\w+\]\n", _FUNCTION_WORDS)[1:])
 _ADDRESS: Final = re.compile(r"https?://\S+")
 
 
@@ -121,8 +104,6 @@ def fold(text: str) -> str:
         if plain.isprintable():
             return plain
     text = unicodedata.normalize("NFC", neutralise(text))
-    for wide, narrow in _WIDE_MARKS:
-        text = text.replace(wide, narrow)
     if _TO_NARROW.search(text):
         text = text.translate(_NARROW)
     text = " ".join(_NON_ASCII.sub(_narrow, text).casefold().split())

@@ -6,89 +6,43 @@ days), a statement in one. What a number refers to is not checked here.
 """
 
 import re
+import tomllib
 import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
+from importlib.resources import files
 from typing import Final, NamedTuple
 
-_UNITS: Final[dict[str, tuple[str, float, str]]] = {
-    "µg": ("mass", 1e-6, "mcg|µg|μg|ug|micrograms?|微克"),
-    "mg": ("mass", 1e-3, "mgs?|milligrams?|毫克"),
-    "g": ("mass", 1, "gms?|g|grams?|克"),
-    "kg": ("mass", 1e3, "kgs?|kilos?|kilograms?|公斤|千克"),
-    "jin": ("mass", 500, "市?斤"),
-    "lb": ("mass", 453.6, "lbs?|pounds?|磅"),
-    "ml": ("volume", 1e-3, "mls?|cc|milli(?:litre|liter)s?|毫升"),
-    "l": ("volume", 1, "(?:litre|liter)s?|l|升"),
-    "mm": ("length", 1e-3, "mm|milli(?:metre|meter)s?|毫米"),
-    "cm": ("length", 1e-2, "cms?|centi(?:metre|meter)s?|厘米|公分"),
-    "m": ("length", 1, "(?:metre|meter)s?|m|米"),
-    "inch": ("length", 0.0254, 'inch(?:es)?|"|″|英寸'),
-    "foot": ("length", 0.3048, "feet|foot|ft|'|′|英尺"),
-    "second": ("time", 1 / 86400, "seconds?|secs?|秒钟?"),
-    "minute": ("time", 1 / 1440, "minutes?|mins?|分钟"),
-    "hour": ("time", 1 / 24, "hours?|hrs?|h|个?小时|个?钟头?"),
-    "day": ("time", 1, "days?|d|天|日"),
-    "week": ("time", 7, "weeks?|wks?|wk|w|周(?!岁)|个?星期|个?礼拜"),
-    "month": ("time", 30, "months?|mths?|mos?|个?多?月(?!经)"),
-    "year": ("time", 360, "years?|yrs?|y/?o?|周?岁|年"),
-    "tablet": ("tablets", 1, "tablets?|tabs?|片"),
-    "pill": ("pills", 1, "pills?|capsules?|caps?|粒|颗|丸"),
-    "drop": ("drops", 1, "drops?|滴"),
-    "puff": ("puffs", 1, "puffs?|喷"),
-    "time": ("times", 1, "times?|次|回"),
-    "%": ("share", 1, "%|per ?cent|percent"),
-    "°c": ("temperature", 1, "°c|℃|° ?c|degrees? c(?:elsius)?|摄氏度"),
-    "°f": ("fahrenheit", 1, "°f|℉|° ?f|degrees? f(?:ahrenheit)?|华氏度"),
-}
-"""Unit → what it measures, its size in the base unit, how it is written. A month counts 30 days and a year 360, so
-that half a month is 15 days and a year 12 months; weeks and months are compared by eye (`_LOOSE`)."""
+_TABLE: Final = tomllib.loads(files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8"))
+_UNITS: Final[dict[str, tuple[str, float, str]]] = {name: tuple(row) for name, row in _TABLE["units"].items()}
+"""Unit → what it measures, its size in the base unit, how it is written."""
 _UNIT: Final = re.compile(
     r"\s?-?\s?(?:"
     + "|".join(f"(?P<u{i}>{spelt})" for i, (_, _, spelt) in enumerate(_UNITS.values()))
     + ")(?:(?<![a-z])|(?![a-z]))"
 )
 _RANGE: Final = re.compile(r"\s?(?:-|~|–|至|到|\bto\b|\bor\b|或|、)\s?(?=[\d.])")
-_UNIT_NAMES: Final = tuple(_UNITS)
 _LOOSE: Final = 0.04
 """Two times are equal when they differ by no more than this share: 3 months are 90 days, and 13 weeks 91."""
 
 _DIGITS: Final = re.compile(r"\d{1,3}(?:,\d{3})+(?:\.\d+)?|\d+(?:\.\d+)?|(?<!\d)\.\d+")
 _DAMAGED: Final = re.compile(r"(\d+)(?:\s\.|\.\s|\s\.\s)(\d+)(?!\.?\d)")
 _MANY: Final = re.compile(r"\s?(万|千(?!克)|亿|百万|k(?![a-z])|hundred|thousand|million|billion)")
-_MANY_VALUES: Final = {
-    "万": 1e4, "千": 1e3, "亿": 1e8, "百万": 1e6, "k": 1e3, "hundred": 1e2,
-    "thousand": 1e3, "million": 1e6, "billion": 1e9,
-}  # fmt: skip
+_MANY_VALUES: Final[dict[str, int]] = _TABLE["many"]
 _DEGREE_TENTH: Final = re.compile(r"[度°](\d|[一二三四五六七八九])(?![\d十年月天小分秒次])")
 _OVER: Final = re.compile(r"(\d+)\s?/\s?(52|12|7)(?!\d)")
 """A doctor's short form: 2/52 is two weeks, 3/12 three months, 5/7 five days."""
 _OVER_UNITS: Final = {"52": "week", "12": "month", "7": "day"}
 _FRACTION: Final = re.compile(r"(\d+)/(\d+)")
 
-_HAN_DIGITS: Final = {c: i for i, c in enumerate("零一二三四五六七八九")} | {
-    "〇": 0,
-    "两": 2,
-    "俩": 2,
-    "仨": 3,
-    "廿": 20,
-}
-_HAN_SCALES: Final = {"十": 10, "百": 100, "千": 1000, "万": 10_000, "亿": 100_000_000}
+_HAN_DIGITS: Final[dict[str, int]] = _TABLE["han"]["digits"]
+_HAN_SCALES: Final[dict[str, int]] = _TABLE["han"]["scales"]
 _HAN: Final = re.compile(r"[零〇一二两俩仨廿三四五六七八九十百千万亿]+(?:点[零一二三四五六七八九]+)?")
 _HAN_FORMAL: Final = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟", "一二三四五六七八九十百千")
-_NO_NUMBER: Final = re.compile(
-    r"十二指肠|十分(?!钟)|十足|十字|三叉|四肢|五官|七窍|八成|万一|千万别|一般|一些|一直|一样|一定|一起|一下|一点|一旦|一切|一致|一方面|统一|唯一|进一步|同一|之一|第一"
-)
+_NO_NUMBER: Final = re.compile(_TABLE["han"]["no_number"])
 _HALF_AFTER: Final = re.compile(r"(?:个|片|粒|年|天|岁|小时|周|月|颗|斤|支|包|袋)?半(?!夜)")
 _HALF: Final = re.compile(r"半(?=个?[年月天日周片粒颗小星礼包支袋斤])|\bhalf\b")
-_WORD_VALUES: Final = {
-    "zero": 0.0, "one": 1.0, "two": 2.0, "three": 3.0, "four": 4.0, "five": 5.0, "six": 6.0, "seven": 7.0,
-    "eight": 8.0, "nine": 9.0, "ten": 10.0, "eleven": 11.0, "twelve": 12.0, "thirteen": 13.0, "fourteen": 14.0,
-    "fifteen": 15.0, "sixteen": 16.0, "seventeen": 17.0, "eighteen": 18.0, "nineteen": 19.0, "twenty": 20.0,
-    "thirty": 30.0, "forty": 40.0, "fifty": 50.0, "sixty": 60.0, "seventy": 70.0, "eighty": 80.0, "ninety": 90.0,
-    "once": 1.0, "twice": 2.0, "thrice": 3.0, "double": 2.0, "couple": 2.0, "dozen": 12.0,
-    "second": 2.0, "third": 3.0, "fourth": 4.0, "fifth": 5.0, "sixth": 6.0,
-}  # fmt: skip
+_WORD_VALUES: Final[dict[str, int]] = _TABLE["words"]
 _WORD: Final = re.compile(
     rf"\b(?:(?P<tens>twenty|thirty|forty|fifty|sixty|seventy|eighty|ninety)[\s-](?P<ones>one|two|three|four|five|six"
     rf"|seven|eight|nine)|(?P<word>{'|'.join(_WORD_VALUES)}))\b"
@@ -100,17 +54,7 @@ _STATED_WORDS: Final = re.compile(
 _AND_A_HALF: Final = re.compile(r"\b(an?|one|two|three|four|\d+)\s(hour|day|week|month|year)s?\sand\sa\shalf\b")
 _JIN_LIANG: Final = re.compile(r"([一二两三四五六七八九十\d]+)斤([一二两三四五六七八九\d])两")
 _PER_MYRIAD: Final = re.compile(r"(万|千|百)分之([一二三四五六七八九十\d.]+)")
-_SHORT_FORMS: Final = tuple(
-    (re.compile(pattern), value)
-    for pattern, value in (
-        (r"(?<![a-z])(?:b\.?i\.?d|b\.?d|biw)(?![a-z])", 2.0),
-        (r"(?<![a-z])(?:t\.?i\.?d|t\.?d\.?s|tiw)(?![a-z])", 3.0),
-        (r"(?<![a-z])(?:q\.?i\.?d|q\.?d\.?s)(?![a-z])", 4.0),
-        (r"(?<![a-z])(?:q\.?o\.?d|eod)(?![a-z])|\bevery other\b|\balternate\b|隔[一1]?[日天周]|\bfortnight", 2.0),
-        (r"(?<![a-z])(?:o\.?d|q\.?d|qhs|qn|qw)(?![a-z])|\b(?:an?|daily|weekly|monthly|once)\b|每[日天周月]", 1.0),
-        (r"十[几余多]", 10.0),
-    )
-)
+_SHORT_FORMS: Final = [(re.compile(form["pattern"]), form["value"]) for form in _TABLE["short_forms"]]
 _NAME: Final = re.compile(r"[a-z]+-?\d+(?:[a-z]\w*)?(?![\d.])|\d+[a-z]+\d+")
 """A name with digits (B12, HbA1c, COVID-19), which is not a quantity."""
 _LIST_MARKER: Final = re.compile(r"(?:^|\n)[ \t]*[(（]?\d{1,2}(?:[.、)）](?!\d)|[,，](?=[一-鿿]))")
@@ -124,8 +68,7 @@ class Quantity(NamedTuple):
     value: float
     unit: str | None
     """A key of `_UNITS`, or None if no known unit follows."""
-    text: str
-    """As written, in half width and lower case."""
+    text: str  # As written, in half width and lower case
 
 
 def numbers_missing(statement: str, *sources: str) -> list[str]:
@@ -186,27 +129,29 @@ def _statement_numbers(plain: str) -> Iterator[tuple[int, Quantity]]:
     for found in (*_DAMAGED.finditer(plain), *_DIGITS.finditer(plain)):
         if any(start < found.end() and found.start() < end for start, end in taken):
             continue
-        taken.append(found.span())
         if found.re is _DAMAGED:
             value, end = float(f"{found[1]}.{found[2]}"), found.end()
         else:
             value, end = _digit_value(plain, found)
-        taken.append((found.start(), end))
+        taken.append((found.start(), max(end, found.end())))
         yield found.start(), _with_unit(plain, found.start(), end, value)
     for found in _HAN.finditer(plain):
-        value_of = _han_value(found.group())
-        end = found.end()
-        if value_of is None or _NO_NUMBER.search(plain, max(0, found.start() - 1), end + 2):
-            continue
-        quantity = _han_quantity(plain, found, value_of)
-        counts = value_of > 1 and (quantity.unit is not None or len(found.group()) > 1)
-        if counts or quantity.value != value_of:
+        if (quantity := _stated_han(plain, found)) is not None:
             yield found.start(), quantity
     for found in _WORD.finditer(plain):
-        value, end = _times_many(plain, _word_value(found), found.end())
-        quantity = _with_unit(plain, found.start(), end, value)
+        quantity = _word_quantity(plain, found)
         if quantity.unit and _STATED_WORDS.match(found.group()):
             yield found.start(), quantity
+
+
+def _stated_han(plain: str, found: re.Match[str]) -> Quantity | None:
+    """A Chinese numeral of a statement; None for 一 without a unit, and for words that only hold a numeral."""
+    value, end = _han_value(found.group()), found.end()
+    if value is None or _NO_NUMBER.search(plain, max(0, found.start() - 1), end + 2):
+        return None
+    quantity = _han_quantity(plain, found, value)
+    counts = value > 1 and (quantity.unit is not None or len(found.group()) > 1)
+    return quantity if counts or quantity.value != value else None
 
 
 def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
@@ -223,6 +168,26 @@ def _han_quantity(plain: str, found: re.Match[str], value: float) -> Quantity:
 
 def _source_numbers(plain: str) -> Iterator[Quantity]:
     """Find every number in a source, in every reading."""
+    yield from _source_digits(plain)
+    for found in _HAN.finditer(plain):
+        yield from _source_han_numbers(plain, found)
+    for found in _WORD.finditer(plain):
+        yield _word_quantity(plain, found)
+    for found in _HALF.finditer(plain):
+        yield _with_unit(plain, found.start(), found.end(), 0.5)
+    for found in _AND_A_HALF.finditer(plain):
+        whole = _number(found[1]) if found[1].isdigit() else _WORD_VALUES.get(found[1], 1)
+        yield Quantity(whole + 0.5, found[2], "")
+    for found in _JIN_LIANG.finditer(plain):
+        yield Quantity(_any_value(found[1]) + _any_value(found[2]) / 10, "jin", "")
+    for found in _PER_MYRIAD.finditer(plain):
+        yield Quantity(round(_any_value(found[2]) * 100 / _HAN_SCALES[found[1]], 6), "%", "")
+    for pattern, value in _SHORT_FORMS:
+        for found in pattern.finditer(plain):
+            yield from (_with_unit(plain, found.start(), found.end(), value), Quantity(value, None, ""))
+
+
+def _source_digits(plain: str) -> Iterator[Quantity]:
     for found in _DIGITS.finditer(plain):
         value, end = _digit_value(plain, found)
         yield _with_unit(plain, found.start(), end, value)
@@ -235,24 +200,6 @@ def _source_numbers(plain: str) -> Iterator[Quantity]:
     for found in _FRACTION.finditer(plain):
         if float(found[2]):
             yield _with_unit(plain, found.start(), found.end(), float(found[1]) / float(found[2]))
-    for found in _HAN.finditer(plain):
-        yield from _source_han_numbers(plain, found)
-    for found in _HALF.finditer(plain):
-        yield _with_unit(plain, found.start(), found.end(), 0.5)
-    for found in _WORD.finditer(plain):
-        value, end = _times_many(plain, _word_value(found), found.end())
-        yield _with_unit(plain, found.start(), end, value)
-    for found in _AND_A_HALF.finditer(plain):
-        whole = _number(found[1]) if found[1].isdigit() else _WORD_VALUES.get(found[1], 1.0)
-        yield Quantity(whole + 0.5, found[2], "")
-    for found in _JIN_LIANG.finditer(plain):
-        yield Quantity(_any_value(found[1]) + _any_value(found[2]) / 10, "jin", "")
-    for found in _PER_MYRIAD.finditer(plain):
-        yield Quantity(round(_any_value(found[2]) * 100 / _HAN_SCALES[found[1]], 6), "%", "")
-    for pattern, value in _SHORT_FORMS:
-        for found in pattern.finditer(plain):
-            yield _with_unit(plain, found.start(), found.end(), value)
-            yield Quantity(value, None, "")
 
 
 def _source_han_numbers(plain: str, found: re.Match[str]) -> Iterator[Quantity]:
@@ -294,10 +241,10 @@ def _any_value(numeral: str) -> float:
     return float(numeral) if re.fullmatch(r"\d+(?:\.\d+)?", numeral) else _han_value(numeral) or 0.0
 
 
-def _word_value(found: re.Match[str]) -> float:
-    if found["tens"]:
-        return _WORD_VALUES[found["tens"]] + _WORD_VALUES[found["ones"]]
-    return _WORD_VALUES[found["word"]]
+def _word_quantity(plain: str, found: re.Match[str]) -> Quantity:
+    words = (found["tens"], found["ones"]) if found["tens"] else (found["word"],)
+    value, end = _times_many(plain, float(sum(_WORD_VALUES[word] for word in words)), found.end())
+    return _with_unit(plain, found.start(), end, value)
 
 
 def _han_value(numeral: str) -> float | None:
@@ -327,16 +274,11 @@ def _han_value(numeral: str) -> float | None:
 
 def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
     match = _UNIT.match(plain, end)
+    end = match.end() if match else end
     if match is None and (joined := _RANGE.match(plain, end)) and (other := _DIGITS.match(plain, joined.end())):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
-        return Quantity(round(value, 6), _unit_of(match), plain[start:end].strip())
-    if match is None:
-        return Quantity(round(value, 6), None, plain[start:end].strip())
-    return Quantity(round(value, 6), _unit_of(match), plain[start : match.end()].strip())
-
-
-def _unit_of(match: re.Match[str] | None) -> str | None:
-    return next((name for i, name in enumerate(_UNIT_NAMES) if match[f"u{i}"]), None) if match else None
+    unit = next((name for i, name in enumerate(_UNITS) if match[f"u{i}"]), None) if match else None
+    return Quantity(round(value, 6), unit, plain[start:end].strip())
 
 
 class _Source:
