@@ -10,6 +10,7 @@ from openai import APIStatusError, OpenAI, OpenAIError
 from openai.types import Batch
 
 from medlive.errors import EndpointUnavailable
+from medlive.llm.openai import Access
 
 URL: Final[Literal["/v1/chat/completions"]] = "/v1/chat/completions"
 ENDED: Final = frozenset({"completed", "failed", "expired", "cancelled"})
@@ -39,9 +40,11 @@ class BatchState:
 class BatchApi:
     """The batch API of one endpoint."""
 
-    def __init__(self, base_url: str, api_key: str) -> None:
+    def __init__(self, base_url: str, api_key: str, access: Access) -> None:
         """`base_url` ends in `/v1`, as most do."""
-        self._client = OpenAI(base_url=base_url, api_key=api_key or "none")
+        headers = dict(access.headers) | ({access.key_header: api_key} if access.key_header else {})
+        key = api_key or "none"
+        self._client = OpenAI(base_url=base_url, api_key=key, default_query=access.query, default_headers=headers)
         self.base_url = base_url
 
     def submit(self, calls: Path) -> BatchState:

@@ -5,7 +5,7 @@ Evaluation needs no medlive[service]: functions that need it import it themselve
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import cache
@@ -16,6 +16,7 @@ from medlive.config import Price, RoleSettings, Settings, models_file, validate_
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
+from medlive.llm.batches import BatchApi
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
@@ -112,6 +113,14 @@ def read_key(variable: str | None) -> str:
     return key
 
 
+def open_batches(settings: Settings, base_url: str, api_key_env: str | None) -> BatchApi:
+    """Open an endpoint's batch API, with the key and the headers that are configured for its address, if any."""
+    configured: list[RoleSettings | Candidate] = [settings.roles.grader, *settings.candidates.values()]
+    known = next((one for one in configured if one.base_url == base_url), None)
+    access = Access(known.query, known.headers, known.key_header) if known else Access()
+    return BatchApi(base_url, read_key(api_key_env or (known.api_key_env if known else None)), access)
+
+
 _recording = cache(load_recording)  # several roles share a recording
 
 
@@ -145,21 +154,13 @@ def _role_price(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | 
     return settings.price or prices.get(settings.model or "")
 
 
-def check_priced(settings: Settings, roles: Sequence[str]) -> None:
-    """Raise ConfigError when the budget is in dollars and a role's model has no price."""
-    if settings.budget.max_usd is None:
-        return
-    used = {role: getattr(settings.roles, role) for role in roles}
-    unpriced = [
-        f"{own.model} ({role})"
-        for role, own in used.items()
-        if own.engine == "openai" and _role_price(own, settings.prices) is None
-    ]
-    if unpriced:
-        models = ", ".join(unpriced)
+def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
+    """Raise ConfigError when a budget is in dollars and a model has no price (None): before the first call, since
+    afterwards the money would be spent and unknown."""
+    if max_usd is not None and (unpriced := [model for model, price in prices.items() if price is None]):
         raise ConfigError(
-            f"budget.max_usd is {settings.budget.max_usd:g}, but these models have no price: {models}",
-            hint=f"give each a price under [prices] in {models_file()}, or set max_calls or max_tokens instead",
+            f"a budget of {max_usd:g} US dollars cannot be kept: there is no price for {', '.join(unpriced)}",
+            hint=f"set prices under [prices] in {models_file()}, or limit calls or tokens instead",
         )
 
 
@@ -385,7 +386,9 @@ def build_pipeline(
     from medlive.curation.model import Thresholds
     from medlive.db.curation.replies import PostgresReplyStore
 
-    check_priced(settings, CURATION_ROLES)
+    used = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
+    asked = {f"{own.model} ({role})": own for role, own in used.items() if own.engine == "openai"}
+    check_priced(settings.budget.max_usd, {name: _role_price(own, settings.prices) for name, own in asked.items()})
     store, limiters = PostgresReplyStore(database), Limiters()
     budget = Budget(**settings.budget.model_dump())
     respondents = {}

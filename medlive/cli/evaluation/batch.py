@@ -4,7 +4,7 @@ from contextlib import aclosing
 from dataclasses import asdict, dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -24,7 +24,8 @@ from medlive.cli.output import new_file, print_result, print_table, say, wait_fo
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from medlive.config import Settings
+    from collections.abc import Mapping
+
     from medlive.evaluation.asking.batch import BatchWritten
     from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
@@ -143,12 +144,16 @@ def submit(
     """Hand files of calls in to the endpoint's batch API; `batch status` says how they stand."""
     from medlive.config import load_settings
     from medlive.evaluation.asking.batch import batch_kind, submit_batch
+    from medlive.evaluation.runs.folder import read_info
+    from medlive.service.wiring import open_batches
 
     settings, states = load_settings().settings, []
     for file in files:
         answers = batch_kind(run_dir, file) == "question"
-        address, variable = _endpoint(settings, run_dir, answers, base_url, api_key_env)
-        states.append(submit_batch(run_dir, file, _open_api(address, variable), variable))
+        address = base_url or (read_info(run_dir).endpoint if answers else settings.roles.grader.base_url)
+        if address is None:
+            raise UsageError("no endpoint is known for these calls", hint="name it: --base-url")
+        states.append(submit_batch(run_dir, file, open_batches(settings, address, api_key_env), api_key_env))
     _print_states([file.name for file in files], states, as_json)
 
 
@@ -158,7 +163,7 @@ def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
     from medlive.evaluation.asking.batch import read_batch_log
 
     submitted = read_batch_log(run_dir).submitted
-    states = [_open_api(row["endpoint"], row["api_key_env"]).state(row["batch"]) for row in submitted]
+    states = [_open_api(row).state(row["batch"]) for row in submitted]
     _print_states([row["file"] for row in submitted], states, as_json)
     if under_way := sum(not state.ended for state in states):
         raise CheckFailed(f"{under_way} of {len(states)} batches are under way", hint="ask again later")
@@ -219,30 +224,11 @@ def read(
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 
-def _endpoint(
-    settings: "Settings", run_dir: Path, answers: bool, base_url: str | None, api_key_env: str | None
-) -> tuple[str, str | None]:
-    """Where a run's calls are handed in, and the variable with the key; the configured key goes only to the
-    configured endpoint."""
-    from medlive.evaluation.runs.folder import read_info
+def _open_api(row: "Mapping[str, Any]") -> "BatchApi":
+    from medlive.config import load_settings
+    from medlive.service.wiring import open_batches
 
-    role = settings.roles.grader
-    own, key = role.base_url, role.api_key_env
-    if answers:
-        info = read_info(run_dir)
-        known = settings.candidates.get(info.model)
-        own, key = info.endpoint, known.api_key_env if known and known.base_url == info.endpoint else None
-    address = base_url or own
-    if address is None:
-        raise UsageError("no endpoint is known for these calls", hint="name it: --base-url")
-    return address, api_key_env or (key if address == own else None)
-
-
-def _open_api(base_url: str, api_key_env: str | None) -> "BatchApi":
-    from medlive.llm.batches import BatchApi
-    from medlive.service.wiring import read_key
-
-    return BatchApi(base_url, read_key(api_key_env))
+    return open_batches(load_settings().settings, row["endpoint"], row["api_key_env"])
 
 
 def _fetch(run_dir: Path, kind: str) -> list[Path]:
@@ -258,7 +244,7 @@ def _fetch(run_dir: Path, kind: str) -> list[Path]:
     for number, row in enumerate(submitted, start=1):
         if row["calls"] != kind:
             continue
-        api = _open_api(row["endpoint"], row["api_key_env"])
+        api = _open_api(row)
         state = api.state(row["batch"])
         if state.ended:
             files += fetch_results(run_dir, number, state, api)

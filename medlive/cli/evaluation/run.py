@@ -67,8 +67,7 @@ class Asking:
 
     def candidate(self, settings: "Settings", calls: Calls) -> "CandidateChoice":
         """The model that is asked, with its endpoint and parameters."""
-        from medlive.config import models_file
-        from medlive.service.wiring import choose_candidate
+        from medlive.service.wiring import check_priced, choose_candidate
 
         if not self.model.strip():
             raise UsageError("--model is empty")
@@ -81,11 +80,7 @@ class Asking:
                 "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
                 hint="take one away with null: --parameters '{\"max_tokens\": null}'",
             )
-        if calls.max_usd is not None and chosen.price is None:
-            raise UsageError(
-                f"--max-usd cannot be kept: {self.model} has no price",
-                hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
-            )
+        check_priced(calls.max_usd, {self.model: chosen.price})
         return chosen
 
     def book(self, settings: "Settings") -> "OpenBook | None":
@@ -192,7 +187,8 @@ async def _ask(
         concurrency=calls.concurrency, price=price, timeout_s=calls.timeout, access=chosen.access,
     )  # fmt: skip
     use = ModelUse(
-        model, engine.identity.engine, chosen.base_url, chosen.parameters,
+        # A query may hold a key, and run.json is published.
+        model, engine.identity.engine, chosen.base_url.partition("?")[0], chosen.parameters,
         chosen.model if chosen.model != model else None, arm,
     )  # fmt: skip
     async with aclosing(engine):

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from medlive.cli.output import print_json, print_table, say
-from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.errors import CheckFailed, EndpointUnavailable
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
@@ -50,15 +50,10 @@ def check_complete(left: int, what: str, stopped: str | None, hint: str = "the s
 
 
 def check_priced(engine: "Engine", budget: "Budget") -> None:
-    """Raises UsageError when the budget is in dollars and the model has no price: before the first call, since
-    afterwards the money would be spent and unknown."""
-    from medlive.config import models_file
+    """Raises ConfigError when the budget is in dollars and the model has no price."""
+    from medlive.service.wiring import check_priced as check
 
-    if budget.max_usd is not None and price_of(engine) is None:
-        raise UsageError(
-            f"--max-usd cannot be kept: {engine.identity.model} has no price",
-            hint=f"give it one under [prices] in {models_file()}, or use --max-calls or --max-tokens",
-        )
+    check(budget.max_usd, {engine.identity.model: price_of(engine)})
 
 
 def print_plan(about: Mapping[str, Any], plan: "Plan", as_json: bool) -> None:
