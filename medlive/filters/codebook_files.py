@@ -3,21 +3,18 @@
 import csv
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from medlive.errors import BadInput
+from medlive.filters.model import read_lines
 from medlive.text.normalise import normalise
 
-_CODE_COLUMN_NAMES: Final = "code dms_id icd10 icd-10 icdcode icd_code ichicode icfcode id value"
-_CODE_COLUMNS: Final = frozenset(_CODE_COLUMN_NAMES.split())
-_TERM_COLUMN_NAMES: Final = (
-    "title name term disease dms_name label preferredlabel descriptor description category catalog titleen "
-    "categorytitle fulldescription syn synonym synonyms dms_synonym inclusion inclusions indexterm indexterms "
-    "章 块 名称 疾病 疾病名称 诊断名称 词"
-)
-_TERM_COLUMNS: Final = frozenset(_TERM_COLUMN_NAMES.split())
+_CODE_COLUMNS: Final = frozenset(read_lines("code_columns.txt"))
+_TERM_COLUMNS: Final = frozenset(read_lines("term_columns.txt"))
 _ANY_CODE: Final = re.compile(
     r"[A-Z]\d{2}(?:\.?[0-9A-Z-]{1,4})?|[A-Z0-9]{2}\d[0-9A-Z](?:\.[0-9A-Z]{1,2})?|[bsde]\d{1,5}|[A-Z]{3}\.[A-Z]{2}\.[A-Z]{2}"
     r"|[A-Z]\d{2}-[A-Z]\d{2}|\d{5,9}|DOID:\d+"
@@ -52,31 +49,14 @@ def clean_term(text: str) -> str:
 
 
 def _usable(term: str) -> bool:
-    if not 2 <= len(term) <= 80 or "/w/" in term or "%" in term:
-        return False
-    return len(term) >= 4 if term.isascii() else True
+    return (4 if term.isascii() else 2) <= len(term) <= 80 and "/w/" not in term and "%" not in term
 
 
 def _system(path: Path) -> str:
-    name = path.name.lower().replace("_", "").replace("-", "").replace(" ", "")
-    for mark, system in (
-        ("icd11", "ICD-11"), ("icd10cm", "ICD-10-CM"), ("icd10", "ICD-10"), ("ichi", "ICHI"), ("icf", "ICF"),
-        ("diseaseontology", "DOID"), ("doid", "DOID"),
-    ):  # fmt: skip
-        if mark in name:
-            return system
-    return path.stem
-
-
-def _column(name: str) -> str:
-    return re.sub(r"\.\d+$", "", name.strip().lower().lstrip("\ufeff")).replace(" ", "")
-
-
-def _cell_terms(cell: str) -> list[str]:
-    """A cell's terms: a plain title, or a printed list of quoted ones."""
-    if cell.startswith("[") and cell.endswith("]"):
-        return [t for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell) for t in t if t]
-    return [cell]
+    name = re.sub("[_ -]", "", path.name.lower())
+    known = {"icd11": "ICD-11", "icd10cm": "ICD-10-CM", "icd10": "ICD-10", "ichi": "ICHI", "icf": "ICF",
+             "diseaseontology": "DOID", "doid": "DOID"}  # fmt: skip
+    return next((system for mark, system in known.items() if mark in name), path.stem)
 
 
 def read_terms(path: Path) -> Iterator[Term]:
@@ -93,24 +73,21 @@ def read_terms(path: Path) -> Iterator[Term]:
     if raw.startswith(b"PK\x03\x04"):
         raise BadInput(f"{path.name} is a spreadsheet or archive", hint="save it as CSV or TSV, UTF-8")
     text = _decoded(raw, path)
-    system = _system(path)
-    seen = False
     pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
-    for code, title in pairs:
-        term = clean_term(title)
+    terms = ((code, clean_term(title)) for code, title in pairs)
+    system, found = _system(path), False
+    for code, term in terms:
         if _usable(term):
-            seen = True
+            found = True
             yield Term(system, code, term)
-    if not seen:
+    if not found:
         raise BadInput(f"{path.name} has no column of titles that is known", hint="see docs/codebooks.md")
 
 
 def _decoded(raw: bytes, path: Path) -> str:
     for encoding in ("utf-8-sig", "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "gb18030"):
-        try:
+        with suppress(UnicodeDecodeError):
             return raw.decode(encoding).replace("\x00", "")
-        except UnicodeDecodeError:
-            continue
     raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
 
 
@@ -118,63 +95,69 @@ def _json_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
     try:
         nodes = [json.loads(text)]
     except (ValueError, RecursionError) as exc:
-        raise BadInput(f"{path.name} is no JSON") from exc
+        raise BadInput(f"{path.name} is not valid JSON") from exc
     while nodes:
         node = nodes.pop()
-        if isinstance(node, list):
-            nodes.extend(node)
-        elif isinstance(node, dict):
-            title = next(
-                (node[k] for k in ("label", "title", "name", "term") if isinstance(node.get(k), str)), None
-            )
-            code = next((node[k] for k in ("value", "code", "id") if isinstance(node.get(k), str)), "")
-            if title:
-                yield code, title
-            nodes.extend(v for v in node.values() if isinstance(v, list | dict))
+        values = list(node.values()) if isinstance(node, dict) else node
+        nodes.extend(v for v in values if isinstance(v, list | dict))
+        if isinstance(node, dict) and (title := _first_text(node, ("label", "title", "name", "term"))):
+            yield _first_text(node, ("value", "code", "id")), title
+
+
+def _first_text(node: dict[str, Any], keys: Sequence[str]) -> str:
+    return next((node[key] for key in keys if isinstance(node.get(key), str)), "")
 
 
 def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
     lines = text.splitlines()
-    if not lines:
-        return
     sample = "\n".join(lines[:5])
-    delimiter = max("\t;,|", key=sample.count)
     csv.field_size_limit(10_000_000)
-    rows = csv.reader(lines, delimiter=delimiter)
+    rows = ([c.strip() for c in row] for row in csv.reader(lines, delimiter=max("\t;,|", key=sample.count)))
     first = next(rows, [])
-    header = [_column(c) for c in first]
+    header = [re.sub(r"\.\d+$", "", name.lower().lstrip("\ufeff")).replace(" ", "") for name in first]
     titles = [i for i, name in enumerate(header) if name in _TERM_COLUMNS]
-    if titles:
-        codes = [i for i, name in enumerate(header) if name in _CODE_COLUMNS]
-        for row in rows:
-            code = next((row[i].strip() for i in codes if i < len(row) and row[i].strip()), "")
-            for i in titles:
-                if i < len(row) and row[i].strip():
-                    for title in _cell_terms(row[i].strip()):
-                        block = _BLOCK.match(title)
-                        yield (block.group(1) if block else code.removeprefix("ICD10:")), title
-        return
-    for row in (first, *rows):
-        yield from _plain_row([c.strip() for c in row])
+    if not titles:
+        return filter(None, map(_plain_row, (first, *rows)))
+    codes = [i for i, name in enumerate(header) if name in _CODE_COLUMNS]
+    return chain.from_iterable(_titled_row(row, codes, titles) for row in rows)
 
 
-def _plain_row(cells: list[str]) -> Iterator[tuple[str, str]]:
-    """A row of a table without a header."""
+def _titled_row(row: Sequence[str], codes: Sequence[int], titles: Sequence[int]) -> Iterator[tuple[str, str]]:
+    code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix("ICD10:")
+    for title in chain.from_iterable(_cell_terms(row[i]) for i in titles if i < len(row)):
+        block = _BLOCK.match(title)
+        yield block.group(1) if block else code, title
+
+
+def _cell_terms(cell: str) -> list[str]:
+    """A cell's terms: a plain title, or a printed list of quoted ones."""
+    if cell.startswith("[") and cell.endswith("]"):
+        return [t for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell) for t in t if t]
+    return [cell] if cell else []
+
+
+def _plain_row(cells: Sequence[str]) -> tuple[str, str] | None:
+    """The code and the title in a row of a table without a header; None for a row of another shape."""
     filled = [c for c in cells if c]
-    if len(filled) == 2 and re.fullmatch(r"\d+", filled[1]) and not filled[0].isascii():
-        word = filled[0]  # a word and how often it occurs
-        if len(word) >= 3 or word[-1] in _TERM_END:
-            yield "", word
-    elif len(filled) == 3 and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0]) and "\t" not in filled[2]:
-        yield filled[1], filled[2]
-    elif len(filled) == 2 and filled[0].startswith("ICHI") and not _ANY_CODE.fullmatch(filled[0]):
-        yield "", filled[1]
-    elif len(filled) == 2 and _ANY_CODE.fullmatch(filled[0]):
-        yield filled[0], filled[1]
-    elif len(filled) > 6:
-        codes = [c for c in filled if _ICD_CODE.fullmatch(c)]
-        words = [c for c in filled if " " in c or (len(c) > 6 and c.isalpha())]
-        if codes and words:
-            yield codes[-1], words[0]
-    elif len(filled) == 1 and not re.search(r"[/%\d]", filled[0]):
-        yield "", filled[0]
+    if len(filled) == 1:
+        return None if re.search(r"[/%\d]", filled[0]) else ("", filled[0])
+    if len(filled) == 2:
+        return _plain_pair(*filled)
+    if len(filled) == 3 and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0]) and "\t" not in filled[2]:
+        return filled[1], filled[2]
+    return _wide_row(filled) if len(filled) > 6 else None
+
+
+def _wide_row(filled: Sequence[str]) -> tuple[str, str] | None:
+    codes = [c for c in filled if _ICD_CODE.fullmatch(c)]
+    words = [c for c in filled if " " in c or (len(c) > 6 and c.isalpha())]
+    return (codes[-1], words[0]) if codes and words else None
+
+
+def _plain_pair(first: str, second: str) -> tuple[str, str] | None:
+    if re.fullmatch(r"\d+", second) and not first.isascii():
+        # A word and how often it occurs.
+        return ("", first) if len(first) >= 3 or first[-1] in _TERM_END else None
+    if _ANY_CODE.fullmatch(first):
+        return first, second
+    return ("", second) if first.startswith("ICHI") else None

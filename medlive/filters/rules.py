@@ -49,7 +49,7 @@ class Subject:
 
     @cached_property
     def lower(self) -> str:
-        """The whole text in lower case, for cheap looks before a pattern is tried."""
+        """The whole text in lower case."""
         return self.whole_text.lower()
 
     @cached_property
@@ -69,8 +69,6 @@ Rule = Callable[[Subject], Outcome]
 
 def empty_thread(subject: Subject) -> Outcome:
     """The thread has messages, and the patient says something in one."""
-    if not subject.thread.messages:
-        return FilterReason.EMPTY_THREAD, {"detail": "no messages"}
     if not re.search(r"\w", subject.patient_text):
         return FilterReason.EMPTY_THREAD, {"detail": "no text by the patient"}
     return None, {}
@@ -168,10 +166,6 @@ _SHOWN_ZH: Final = re.compile(
 )
 
 
-_SHOWN_EN_HINTS: Final = ("attach", "enclos", "upload", "photo", "pic", "image", "video", "screenshot")
-_SHOWN_ZH_HINTS: Final = ("图", "片", "单", "报告", "语音", "视频", "播放")
-
-
 def not_text_only(subject: Subject) -> Outcome:
     """Nothing beyond text is needed: no image, video or audio is shown or referred to."""
     media_kind = next(
@@ -179,9 +173,9 @@ def not_text_only(subject: Subject) -> Outcome:
     )
     if media_kind is not None:
         return FilterReason.NOT_TEXT_ONLY, {"media": media_kind}
-    hints, pattern = (_SHOWN_ZH_HINTS, _SHOWN_ZH) if subject.language == "zh" else (_SHOWN_EN_HINTS, _SHOWN_EN)
-    if any(map(subject.lower.__contains__, hints)) and (said := pattern.search(subject.lower)):
-        return FilterReason.NOT_TEXT_ONLY, {"says": said.group()[:80]}
+    pattern = _SHOWN_ZH if subject.language == "zh" else _SHOWN_EN
+    if match := pattern.search(subject.lower):
+        return FilterReason.NOT_TEXT_ONLY, {"says": match.group()[:80]}
     return None, {}
 
 
@@ -258,10 +252,8 @@ def no_verified_reply(subject: Subject) -> Outcome:
     replies = list(subject.thread.advice_messages())
     if not replies:
         return FilterReason.NO_VERIFIED_REPLY, {"detail": "no verified physician replies"}
-    for message in replies:
-        # Most answers show their substance at once; only the others are read whole.
-        if _has_substance(message.text[:120]) or _has_substance(message.text[: subject.settings.max_characters]):
-            return None, {"replies": len(replies)}
+    if any(_has_substance(message.text[: subject.settings.max_characters]) for message in replies):
+        return None, {"replies": len(replies)}
     return FilterReason.NO_VERIFIED_REPLY, {"detail": "courtesies or a single word only"}
 
 
