@@ -26,7 +26,7 @@ STRUCTURED: Final = tuple(k for k in IdentifierKind if k not in (IdentifierKind.
 STRUCTURED_RECALL: Final = 0.95
 NAME_RECALL: Final = 0.85
 NAME_PRECISION: Final = 0.90
-MILLISECONDS: Final = 5
+MILLISECONDS: Final = 3
 """For a post of 2,000 English or 1,000 Chinese characters."""
 POST_SIZES: Final = {"en": 2_000, "zh": 1_000}
 

@@ -4,18 +4,20 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 """
 
 import re
+from functools import partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import alternatives, word_list
+from medlive.deidentify.gazetteer import alternatives, one_of, word_list
 from medlive.deidentify.identifiers import Candidates, IdentifierKind, View
 
+_any = partial(one_of, "english")
 _GIVEN: Final = word_list("english", "given names")
 _GIVEN_WORDS: Final = word_list("english", "given words")
 _SURNAMES: Final = word_list("english", "surnames")
 _NOT_NAMES: Final = word_list("english", "not names")
 _NOT_AFTER_TITLE: Final = word_list("english", "not after title")
 _CITIES: Final = word_list("english", "cities")
-_STATE_NAMES: Final = alternatives(word_list("english", "states"))
+_STATE_NAMES: Final = _any("states")
 _KNOWN: Final = _GIVEN | _SURNAMES
 _SMALL_NAMES: Final = _KNOWN - word_list("english", "surname words")
 _CAP: Final = "[A-ZÀ-ÖØ-Þ]"
@@ -38,20 +40,11 @@ _GLUED_TITLE: Final = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
 _SURE_TITLES: Final = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
 _MY_NAME: Final = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
-    r"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?"
-    r"|(?:patient|pt|signed|author|sender|contact|attn|attention|spouse|mother|father|guardian|requested "
-    r"by|reported by|ref(?:erring)? (?:by|doctor|physician)"
-    r"|referred by|physician|doctor|consultant|surgeon|username)\s?[:：]\s?)"
+    rf"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?|{_any('person labels')}\s?[:：]\s?)"
 )
-_I_AM: Final = re.compile(
-    r"(?<![a-z'])(?:i am|i'm|im|this is|it's|myself|call me|named|called|i go by|known as|it is|we are"
-    r"|wife of|husband of|mother of|father of|son of|daughter of|contact|spoke (?:to|with)"
-    r"|ask for|see|saw|with|by|under|operated by|treated by|from)\s"
-)
-_INTRODUCING: Final = frozenset(
-    ("i am", "i'm", "im", "this is", "it's", "myself", "call me", "i go by", "it is", "we are")
-)
-_NAMING: Final = frozenset(("named", "called", "call me", "i go by", "myself"))
+_I_AM: Final = re.compile(rf"(?<![a-z']){_any('before a name')}\s")
+_INTRODUCING: Final = word_list("english", "introducing")
+_NAMING: Final = word_list("english", "naming")
 _AFTER_I_AM: Final = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
     r"|working|an? [a-z-]+ (?:by|from))"
@@ -61,10 +54,7 @@ _WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:name
 _BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
 _RELATIVES: Final = word_list("english", "relatives")
 _SIGN_OFF: Final = re.compile(
-    r"(?<![a-z])(?:regards|sincerely|thanks|thank you|thankyou|thanx|thx|yours|cheers|wishes|best|love|xx+"
-    r"|xo+|respectfully|warmly|truly|faithfully|gratefully|signed|ty|tia|hugs|blessings"
-    r"|in advance|so much|again|very much|a lot|help|reply|anyone|appreciated|sincerely yours|your time)"
-    r"[ ]?[,!.:;~ )(\r\n-]{1,6}[\s—–~-]{0,6}(?=[a-z])"
+    rf"(?<![a-z])(?:{_any('closings')}|xx+|xo+)[ ]?[,!.:;~ )(\r\n-]{{1,6}}[\s—–~-]{{0,6}}(?=[a-z])"
 )
 _DASHED: Final = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
 _TITLED: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
@@ -80,11 +70,7 @@ _GREETING: Final = re.compile(
 _AFTER_GREETING: Final = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
 _HERE: Final = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
 
-_FACILITY: Final = re.compile(
-    r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|clinics?|infirmary|nursing home|health "
-    r"system|healthcare|surgery center|family practice|medical group|hospice|urgent care|health center"
-    r"|health centre)(?![a-z])"
-)
+_FACILITY: Final = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
 _BEFORE_FACILITY: Final = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
 _GENERIC_FACILITY: Final = word_list("english", "generic facility words")
 _SOURCE_BEFORE: Final = re.compile(
@@ -98,22 +84,19 @@ _STATE_AFTER: Final = re.compile(
     rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
 )
 _TOWN_BEFORE: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
-_BEFORE_CITY: Final = re.compile(r"(?<![a-z])(?:in|from|near|at|to)\s$")
 _CITY_WORDS: Final[dict[str, list[str]]] = {}
 for _city in sorted(_CITIES):
     _CITY_WORDS.setdefault(_city.split()[0].rstrip("."), []).append(_city)
 _CAPITAL: Final = re.compile(r"[A-Z](?<![A-Za-z][A-Z])[a-z]+")
-_NOT_CITY_AFTER: Final = re.compile(
-    r"[- ](?:virus|criteria|classification|score|scale|syndrome|consensus|protocol|coma|agreement|brace"
-    r"|cohort|rules?|heart|study|marathon|university|outcome|depression|prognostic|index|equation|blues"
-    r"|clinic)"
-)
+_NOT_CITY_AFTER: Final = re.compile(rf"[- ]{_any('not after a city')}")
 
 _SMALL_CITIES: Final = frozenset(map(str.lower, _CITIES)) - word_list("english", "ambiguous cities")
-_SMALL_CITY: Final = re.compile(rf"(?<![a-z])(?:{alternatives(_SMALL_CITIES)})(?![a-z])")
+_SMALL_CITY: Final = re.compile(
+    rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])"
+)
 
 _SURE_SUFFIX: Final = word_list("english", "sure street suffixes")
-_SUFFIX: Final = alternatives(word_list("english", "street suffixes"))
+_SUFFIX: Final = _any("street suffixes")
 _STREET: Final = re.compile(
     r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north"
     r"|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
@@ -156,38 +139,42 @@ def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, 
         shouted: A word all in capitals need not be a listed name.
     """
     text, lower = view.text, view.lower
-    end, begin, count, whole = at, at, 0, 0
-    while count < 4:
+    end, begin, whole = at, at, 0
+    for count in range(4):
         if match := _WORD.match(text, begin):
-            word = _POSSESSIVE.sub("", lower[match.start() : match.end()].rstrip("."))
-            alone = len(word) == 1 and count == 0 and not _WORD.match(text, match.end() + 1)
-            capitals = len(match.group()) > 1 and match.group()[-1].isupper()
-            unlisted = word not in _KNOWN
-            if _never_in_name(word) or alone or (capitals and not shouted and unlisted):
-                break
-            if known and not whole and len(word) > 1 and unlisted and word not in _GIVEN_WORDS:
-                break
-        elif (small or known) and (match := _SMALL_WORD.match(lower, begin)) and not text[begin].isupper():
-            word = match.group()
-            plain = _POSSESSIVE.sub("", word)
-            listed = plain in (_SMALL_NAMES if count else _GIVEN)
-            if not (listed or (small and count == 0 and len(word) > 1)):
-                break
-            if _never_in_name(plain) or plain in _NOT_AFTER_TITLE:
-                break
+            good = _is_capital_word(view, match, first=count == 0, known=known and not whole, shouted=shouted)
         else:
+            if (small or known) and not text[begin : begin + 1].isupper():
+                match = _SMALL_WORD.match(lower, begin)
+            good = match is not None and _is_small_word(match.group(), first=count == 0, small=small)
+        if match is None or not good:
             break
-        whole += len(word) > 1
+        whole += match.end() - match.start() > 1 + (match.group()[-1] == ".")
         if cut := _POSSESSIVE.search(match.group()):
             if not lower.startswith(tuple(_AFTER_NAME), match.end() + 1):
                 end = match.start() + cut.start()
             break
         end = match.end()
-        count += 1
         if not (gap := _GAP.match(text, end)):
             break
         begin = gap.end()
     return end if whole else at
+
+
+def _is_capital_word(view: View, match: re.Match[str], *, first: bool, known: bool, shouted: bool) -> bool:
+    word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
+    if _never_in_name(word) or (len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)):
+        return False
+    if word in _KNOWN:
+        return True
+    capitals = len(match.group()) > 1 and match.group()[-1].isupper()
+    return (shouted or not capitals) and not (known and len(word) > 1 and word not in _GIVEN_WORDS)
+
+
+def _is_small_word(word: str, *, first: bool, small: bool) -> bool:
+    plain = _POSSESSIVE.sub("", word)
+    listed = plain in (_GIVEN if first else _SMALL_NAMES) or (small and first and len(word) > 1)
+    return listed and not _never_in_name(plain) and plain not in _NOT_AFTER_TITLE
 
 
 def _never_in_name(word: str) -> bool:
@@ -199,15 +186,7 @@ def _after_titles(view: View) -> Candidates:
     for match in _TITLE.finditer(lower):
         start, at = match.span()
         title = match.group().strip(" .\t(").split(".")[0].split()[0]
-        in_lower_case = text[at : at + 1].islower()
-        if (
-            not text[at : at + 1].isalpha()
-            or at == start + len(title)
-            or (title not in _SURE_TITLES and not text[start].isupper())
-            or (in_lower_case and title in _CAPITAL_AFTER)
-            or (title == "dr" and in_lower_case and _STREET_END.search(lower, max(0, start - 24), start))
-            or (title == "doctor" and "." in match.group())
-        ):
+        if not text[at : at + 1].isalpha() or not _may_be_title(view, match, title):
             continue
         small = title == "dr" or (title in ("mr", "mrs", "prof") and "." in match.group())
         end = _name_end(view, at, small=small)
@@ -216,6 +195,17 @@ def _after_titles(view: View) -> Candidates:
             yield IdentifierKind.NAME, at, end
     for match in _GLUED_TITLE.finditer(text):
         yield IdentifierKind.NAME, match.end(), _name_end(view, match.end())
+
+
+def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
+    """Whether the word is written as a title before a name, and is not the end of a street's name."""
+    start, at = match.span()
+    if at == start + len(title) or (title not in _SURE_TITLES and not view.text[start].isupper()):
+        return False
+    if title == "doctor" and "." in match.group():
+        return False
+    on_street = title == "dr" and _STREET_END.search(view.lower, max(0, start - 24), start)
+    return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
 _CAPITAL_AFTER: Final = ("doctor", "np", "md", "pa", "sister", "nurse", "sir", "madam", "ms")
@@ -243,23 +233,27 @@ _MINE: Final = re.compile(r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good
 
 
 def _introductions(view: View) -> Candidates:
-    lower, text = view.lower, view.text
-    for match in _I_AM.finditer(lower):
+    text = view.text
+    for match in _I_AM.finditer(view.lower):
         at, phrase = match.end(), match.group().strip()
-        introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
-        if text[at : at + 1].islower() and (introducing or naming):
+        if text[at : at + 1].islower() and phrase in _INTRODUCING | _NAMING:
             yield IdentifierKind.NAME, at, _name_end(view, at, known=True)
-        elif text[at : at + 1].isupper() and (end := _name_end(view, at)) > at:
-            words = lower[at:end].replace(".", " ").split()
-            capitalised = text[at + 1 : at + 2].islower()
-            known = (
-                words[0] in _KNOWN
-                or (introducing and capitalised and words[0] in _GIVEN_WORDS)
-                or (naming and phrase != "called" and capitalised and text[end : end + 2] != "'s")
-            )
-            distinct = introducing or naming or len(words) > 1 or words[0] in _GIVEN
-            if (known and distinct) or (introducing and capitalised and _AFTER_I_AM.match(lower, end)):
+        elif text[at : at + 1].isupper():
+            end = _name_end(view, at)
+            if end > at and _is_introduced(view, phrase, at, end):
                 yield IdentifierKind.NAME, at, end
+
+
+def _is_introduced(view: View, phrase: str, at: int, end: int) -> bool:
+    """Whether the capitalised words after a phrase are a name."""
+    words = view.lower[at:end].replace(".", " ").split()
+    capitalised = view.text[at + 1 : at + 2].islower()
+    introducing, naming = phrase in _INTRODUCING, phrase in _NAMING
+    if introducing and capitalised and (words[0] in _GIVEN_WORDS or _AFTER_I_AM.match(view.lower, end)):
+        return True
+    if naming and phrase != "called" and capitalised and view.text[end : end + 2] != "'s":
+        return True
+    return words[0] in _KNOWN and (introducing or naming or len(words) > 1 or words[0] in _GIVEN)
 
 
 def _relatives(view: View) -> Candidates:
@@ -386,9 +380,8 @@ def _towns(view: View) -> Candidates:
                 match.end() if exact else town.end(),
             )
     for match in _SMALL_CITY.finditer(lower):
-        before = _BEFORE_CITY.search(lower, max(0, match.start() - 6), match.start())
-        if before and not _NOT_CITY_AFTER.match(lower, match.end()):
-            yield IdentifierKind.PLACE, *match.span()
+        if not _NOT_CITY_AFTER.match(lower, match.end()):
+            yield IdentifierKind.PLACE, *match.span("city")
 
 
 _AFTER_STREET: Final = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]")
@@ -398,16 +391,7 @@ def _streets(view: View) -> Candidates:
     text, lower = view.text, view.lower
     found = False
     for match in _STREET.finditer(lower):
-        name, suffix = match.group("name").split(), match.group("suffix")
-        if not _NOT_STREET.isdisjoint(name):
-            continue
-        capital = text[match.start("name")].isupper() or name[0][0].isdigit()
-        follows = _AFTER_STREET.match(lower, match.end())
-        if (
-            suffix in _SURE_SUFFIX
-            or (capital and (text[match.start("suffix")].isupper() or follows))
-            or (suffix == "st" and len(match.group("no")) > 1 and follows)
-        ):
+        if _is_street(view, match):
             found = True
             yield IdentifierKind.ADDRESS, *match.span()
     for match in _UNIT.finditer(lower):
@@ -419,6 +403,19 @@ def _streets(view: View) -> Candidates:
             yield IdentifierKind.ADDRESS, *code.span()
     for match in _POSTCODE_LABEL.finditer(lower):
         yield IdentifierKind.ADDRESS, *match.span("code")
+
+
+def _is_street(view: View, match: re.Match[str]) -> bool:
+    name, suffix = match["name"].split(), match["suffix"]
+    if not _NOT_STREET.isdisjoint(name):
+        return False
+    capital = view.text[match.start("name")].isupper() or name[0][0].isdigit()
+    follows = _AFTER_STREET.match(view.lower, match.end()) is not None
+    return (
+        suffix in _SURE_SUFFIX
+        or (capital and (view.text[match.start("suffix")].isupper() or follows))
+        or (suffix == "st" and len(match["no"]) > 1 and follows)
+    )
 
 
 def english_places(view: View) -> Candidates:

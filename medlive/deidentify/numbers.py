@@ -1,12 +1,14 @@
 """Rules for structured identifiers: telephone, identity and record numbers, web addresses, dates of birth."""
 
 import re
-from functools import lru_cache
+from contextlib import suppress
+from functools import lru_cache, partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import word_list
+from medlive.deidentify.gazetteer import one_of, word_list
 from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View
 
+_any = partial(one_of, "english")
 _EMAIL: Final = re.compile(
     r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,4}(?<![.-])"
 )
@@ -39,13 +41,10 @@ _USER: Final = re.compile(
 _NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
 _MESSENGER: Final = re.compile(
-    r"(?:(?:微信|威信|薇信|微心|[微薇威]x|v信|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])|wechat|weixin|whatsapp|qq|扣扣|企鹅号?"
-    r"|telegram|skype"
-    r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
-    r"|tg)(?![a-z])"
-    r"|抖音|快手|小红书|微博|(?:加我?|➕|\+)v(?![a-z]))"
-    r"(?:(?:的)?(?:群号?|同号|号码|号|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|user ?name"
-    r"|name)(?![a-z]))?"
+    rf"(?:(?:{_any('messengers')}|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])"
+    r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter|tg)(?![a-z])"
+    r"|(?:加我?|➕|\+)v(?![a-z]))"
+    r"(?:的?(?:群号?|同号|号码?|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|(?:user ?)?name)(?![a-z]))?"
     r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
     r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}"
     r"|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
@@ -71,12 +70,7 @@ _NATIONAL: Final = re.compile(
     r"0\d{2,4}[- ]\d{3,4}[- ]?\d{3,4}|07\d{3}[- ]?\d{3}[- ]?\d{3}|07\d{9}|04\d{2}[- ]?\d{3}[- ]?\d{3}"
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
 )
-_PHONE_LABEL: Final = re.compile(
-    r"(?:phone|tel|telephone|cell|mobile|mob|call|text|fax|contact|ring|whats ?app|number|reach me|hotline"
-    r"|ph|sms|dial|msg"
-    r"|电话|手机|号码|热线|联系|致电|拨打|座机|传真|短信|联系方式)"
-    r"[^\d\n。，！？]{0,16}$"
-)
+_PHONE_LABEL: Final = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$")
 _NOT_A_PHONE_LABEL: Final = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
 )
@@ -89,12 +83,9 @@ _HAN_RUN: Final = re.compile(
 )
 _HAN_DIGITS_3: Final = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
 _HAN_VALUES: Final = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
-_EN_DIGITS: Final = ("zero", "oh", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
-_EN_RUN: Final = re.compile(
-    r"(?<![a-z])(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple|[0-9])"
-    r"(?:[ ,.-]{1,2}(?:zero|oh|one|two|three|four|five|six|seven|eight|nine|double|triple"
-    r"|[0-9])(?![a-z0-9])){6,18}"
-)
+_EN_DIGIT: Final = f"(?:{_any('digits')}|[0-9])"
+_EN_RUN: Final = re.compile(rf"(?<![a-z]){_EN_DIGIT}(?:[ ,.-]{{1,2}}{_EN_DIGIT}(?![a-z0-9])){{6,18}}")
+_EN_WORD: Final = re.compile("zero|oh|one|two|three|four|five|six|seven|eight|nine")
 
 _IDENTITY_LABELS: Final = tuple(word_list("chinese", "identity labels"))
 _RECORD_LABELS: Final = tuple(word_list("chinese", "record labels"))
@@ -112,26 +103,15 @@ _SPACED_ID: Final = re.compile(
     r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ "
     r"-][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
 )
-_ID_WORDS: Final = re.compile(
-    r"(?:ssn|social security|social|npi|mbi|itin|dln?|driver'?s?|driving|passport|licen[cs]e|medicare"
-    r"|medicaid|aadhaar|pan|dea|national"
-    r"|tax|citizen|health|voter|nhs|green|alien|insurance|health card|identity|state)(?:['s]{0,2})"
-)
-_RECORD_WORDS: Final = re.compile(
-    r"(?:mrn|record|chart|patient|hospital|policy|member(?:ship)?|subscriber|claim|case|order|accession"
-    r"|booking|reference|ref|registration|reg"
-    r"|account|acct|specimen|report|lab|sample|admission|visit|encounter|group|uhid|opd|ipd|crn|file"
-    r"|ticket|appointment|invoice|tracking|"
-    r"prescription|rx|confirmation|requisition|barcode|serial|device|implant|medical|plan)"
-)
 _RECORD_LABEL: Final = re.compile(
-    rf"(?:(?P<id>{_ID_WORDS.pattern})|(?P<record>{_RECORD_WORDS.pattern}))(?:\s(?:card|licen[cs]e|record"
-    r"|security|file|chart|id|registration|account))?\s?$"
+    rf"(?:(?P<id>{_any('identity words')}(?:['s]{{0,2}}))|(?P<record>{_any('record words')}))"
+    r"(?:\s(?:card|licen[cs]e|record|security|file|chart|id|registration|account))?\s?$"
 )
 _MBI: Final = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]"
     r"\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
+_BIRTH_SIGN: Final = re.compile("出生|生日|生于|生辰|生人|生的|诞生|[日号月\\d]生")
 _TRIP: Final = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
     r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
@@ -170,10 +150,7 @@ _BIRTH_ZH: Final = re.compile(
     rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产"
     r"|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
-_PROVINCE_CODES_TEXT: Final = (
-    "11 12 13 14 15 21 22 23 31 32 33 34 35 36 37 41 42 43 44 45 46 50 51 52 53 54 61 62 63 64 65 71 81 82 83"
-)
-_PROVINCE_CODES: Final = frozenset(_PROVINCE_CODES_TEXT.split())
+_PROVINCE_CODES: Final = word_list("chinese", "province codes")
 _WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
@@ -206,13 +183,16 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
         return IdentifierKind.PHONE
     if _checked_number(written, digits):
         return IdentifierKind.ID_NUMBER
-    if written.startswith("+") or (written.startswith("00") and size > 9):
-        return IdentifierKind.PHONE if _is_international(digits) else None
-    if _NATIONAL.fullmatch(written):
-        return IdentifierKind.PHONE
-    if size >= 15 and written.isdigit():
+    if size >= 15 and written.isdigit() and not written.startswith("00"):
         return IdentifierKind.RECORD_NUMBER
-    return IdentifierKind.PHONE if written.isdigit() and _in_plan(written, language) else None
+    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
+
+
+def _is_phone(written: str, digits: str, language: str | None) -> bool:
+    """Whether it is a telephone number of some country."""
+    if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
+        return _is_international(digits)
+    return bool(_NATIONAL.fullmatch(written)) or _in_plan(written, language)
 
 
 def _checked_number(written: str, digits: str) -> bool:
@@ -241,14 +221,13 @@ def _is_international(digits: str) -> bool:
 def _in_plan(written: str, language: str | None) -> bool:
     import phonenumbers
 
-    if not 10 <= len(written) <= 11:
+    if not written.isdigit() or not 10 <= len(written) <= 11:
         return False
-    for region in ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU"):
-        try:
+    regions = ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
+    for region in regions:
+        with suppress(phonenumbers.NumberParseException):
             if phonenumbers.is_valid_number(phonenumbers.parse(written, region)):
                 return True
-        except phonenumbers.NumberParseException:
-            continue
     return False
 
 
@@ -290,14 +269,13 @@ def _run_kinds(view: View, written: str, start: int, language: str | None) -> Ca
         yield IdentifierKind.PHONE, start, start + len(written)
         return
     # A number run together with its neighbour ("13812345678 13900000000", "age 45 555-867-5309").
-    parts = list(re.finditer(r"[^\s.·•]+", written))
+    parts = [match.span() for match in re.finditer(r"[^\s.·•]+", written)]
     at = 0
     while at < len(parts):
+        begin = parts[at][0]
         for upto in range(min(len(parts), at + 6), at, -1):
-            if upto - at == len(parts):
-                continue
-            begin, end = parts[at].start(), parts[upto - 1].end()
-            if end - begin >= 7 and (part := number_kind(written[begin:end], language)):
+            end = parts[upto - 1][1]
+            if upto - at < len(parts) and end - begin >= 7 and (part := number_kind(written[begin:end], language)):
                 yield part, start + begin, start + end
                 at = upto - 1
                 break
@@ -313,25 +291,24 @@ def _spelled_numbers(view: View) -> Candidates:
             if kind or label:
                 yield kind or IdentifierKind.PHONE, *match.span()
     for match in _EN_RUN.finditer(view.lower):
-        if sum(match.group().count(w) for w in _EN_DIGITS) >= 4:
+        if len(_EN_WORD.findall(match.group())) >= 4:
             yield IdentifierKind.PHONE, *match.span()
 
 
 def _records(view: View) -> Candidates:
     lower, text = view.lower, view.text
-    for match in _RECORD_EN.finditer(lower):
-        found = _record(match, lower)
-        if found is not None:
-            yield found
-    if not view.ascii:
-        for match in _NUMBER_ZH.finditer(lower):
-            label = text[max(0, match.start() - 8) : match.start("id")].rstrip(" \t\n:：.#是为=")
-            if label.endswith(_IDENTITY_LABELS):
-                yield IdentifierKind.ID_NUMBER, *match.span("id")
-            elif label.endswith(_RECORD_LABELS):
-                yield IdentifierKind.RECORD_NUMBER, *match.span("id")
+    yield from filter(None, (_record(match, lower) for match in _RECORD_EN.finditer(lower)))
+    for match in () if view.ascii else _NUMBER_ZH.finditer(lower):
+        label = text[max(0, match.start() - 8) : match.start("id")].rstrip(" \t\n:：.#是为=")
+        if label.endswith(_IDENTITY_LABELS):
+            yield IdentifierKind.ID_NUMBER, *match.span("id")
+        elif label.endswith(_RECORD_LABELS):
+            yield IdentifierKind.RECORD_NUMBER, *match.span("id")
     for match in _TRIP.finditer(lower):
         yield IdentifierKind.RECORD_NUMBER, *match.span(match.lastgroup or "trip")
+
+
+_WEAK_LABELS: Final = ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:
@@ -339,29 +316,22 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
     start, end = match.span("id")
     if spaced := _SPACED_ID.match(lower, start):
         end = max(end, spaced.end())
-    written = lower[start:end]
-    if sum(map(str.isdigit, written)) < 3 or len(written) < 4:
+    label = match["label"]
+    least = 6 if label in _WEAK_LABELS else 4
+    if sum(map(str.isdigit, lower[start:end])) < 3 or end - start < least:
         return None
-    label = match.group("label")
     window = lower[max(0, match.start() - 40) : match.start()] + label.rstrip(" #.")
     words = _RECORD_LABEL.search(re.sub(r"\s?(?:number|num|nos?\.?|#|id|card)$", "", window))
     if words is None:
         return None
-    if (
-        label in ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
-        and len(written) < 6
-    ):
-        return None
-    kind = IdentifierKind.ID_NUMBER if words.group("id") else IdentifierKind.RECORD_NUMBER
-    if kind is IdentifierKind.ID_NUMBER and words.group("id").startswith("insurance"):
-        kind = IdentifierKind.RECORD_NUMBER
-    return kind, start, end
+    by_state = words["id"] and not words["id"].startswith("insurance")
+    return IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER, start, end
 
 
 def _births(lower: str) -> Candidates:
     for match in _BIRTH_EN.finditer(lower):
         yield IdentifierKind.DATE_OF_BIRTH, *match.span("date")
-    for match in () if lower.isascii() else _BIRTH_ZH.finditer(lower):
+    for match in _BIRTH_ZH.finditer(lower) if _BIRTH_SIGN.search(lower) else ():
         yield IdentifierKind.DATE_OF_BIRTH, *match.span(match.lastgroup or "date")
 
 
@@ -380,19 +350,22 @@ def _messengers(lower: str) -> Candidates:
             yield IdentifierKind.MESSENGER, match.start("id"), match.end()
 
 
+_WEB_SIGN: Final = re.compile(r"://|\.[a-z]{2}")
+
+
 def net_addresses(view: View) -> Candidates:
     """Find e-mail addresses, web addresses and handles."""
-    for kind, pattern, text in (
-        (IdentifierKind.EMAIL, _EMAIL, view.lower),
-        (IdentifierKind.URL, _URL, view.lower),
-        (IdentifierKind.HANDLE, _HANDLE, view.text),
-    ):
-        yield from ((kind, *match.span()) for match in pattern.finditer(text))
-    if _SPELLED.search(view.lower):
-        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _SPELLED_EMAIL.finditer(view.lower))
-    for match in _USER.finditer(view.lower):
+    lower = view.lower
+    if "@" in lower:
+        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _EMAIL.finditer(lower))
+        yield from ((IdentifierKind.HANDLE, *match.span()) for match in _HANDLE.finditer(view.text))
+    if _WEB_SIGN.search(lower):
+        yield from ((IdentifierKind.URL, *match.span()) for match in _URL.finditer(lower))
+    if _SPELLED.search(lower):
+        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _SPELLED_EMAIL.finditer(lower))
+    for match in _USER.finditer(lower):
         group = match.lastgroup or "user"
-        if not _NOT_A_NICK.fullmatch(match.group(group)):
+        if not _NOT_A_NICK.fullmatch(match[group]):
             yield IdentifierKind.HANDLE, *match.span(group)
 
 
