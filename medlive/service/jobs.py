@@ -6,16 +6,14 @@ One job curates one thread revision, and first checks whether that is decided. A
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
-from procrastinate.jobs import Job, Status
 from procrastinate.worker import Worker
 
 from medlive.clock import now
 from medlive.db.runs import CURATION_QUEUE, STALLED_AFTER_S, queued_revisions
-from medlive.db.session import Connection, Database, Session
+from medlive.db.session import Database, Session
 from medlive.errors import DatabaseUnavailable
 from medlive.logs import bound
 
@@ -47,32 +45,25 @@ async def defer_revisions(app: procrastinate.App, session: Session, revisions: S
     A running job counts as queued: a second one would pay for the same replies again.
     """
     connection = await session.connection()
+    driver = (await connection.get_raw_connection()).driver_connection
     queued = await queued_revisions(session, CURATION_QUEUE)
-    jobs = [
-        app.configure_task(CURATE, queue=CURATION_QUEUE, queueing_lock=f"curate:{revision}").make_new_job(
-            revision=revision
-        )
-        for revision in dict.fromkeys(revisions)
-        if revision not in queued
-    ]
-    if await _defer(app, connection, jobs):
+
+    async def defer(chosen: list[int]) -> int:
+        jobs = [
+            app.configure_task(CURATE, queue=CURATION_QUEUE, queueing_lock=f"curate:{n}").make_new_job(revision=n)
+            for n in chosen
+        ]
+        try:
+            # A duplicate lock aborts its transaction, hence the savepoint.
+            async with connection.begin_nested():
+                await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
+        except exceptions.AlreadyEnqueued:
+            # Another process queued some of them meanwhile.
+            return sum([await defer([n]) for n in chosen]) if len(chosen) > 1 else 0
         return len(jobs)
-    # Another process queued some of them meanwhile.
-    return sum([await _defer(app, connection, [job]) for job in jobs])
 
-
-async def _defer(app: procrastinate.App, connection: Connection, jobs: list[Job]) -> bool:
-    """Defer all jobs or none; whether they were deferred."""
-    if not jobs:
-        return True
-    raw = await connection.get_raw_connection()
-    try:
-        # A duplicate lock aborts its transaction, hence the savepoint.
-        async with connection.begin_nested():
-            await app.job_manager.batch_defer_jobs_async(jobs, connection=raw.driver_connection)
-    except exceptions.AlreadyEnqueued:
-        return False
-    return True
+    missing = [n for n in dict.fromkeys(revisions) if n not in queued]
+    return await defer(missing) if missing else 0
 
 
 async def run_until_drained(
@@ -92,8 +83,11 @@ async def run_until_drained(
         while True:
             await _take_over(app)
             await _run(app, work, concurrency, wait=False, grace_s=grace_s)
-            waiting = await _jobs(app, Status.DOING)
-            if not waiting and not await _jobs(app, Status.TODO):
+            waiting, todo = [
+                list(await app.job_manager.list_jobs_async(queue=CURATION_QUEUE, status=status))
+                for status in ("doing", "todo")
+            ]
+            if not waiting and not todo:
                 return
             if waiting:
                 on_wait(len(waiting))
@@ -159,8 +153,3 @@ async def _take_over(app: procrastinate.App) -> None:
     stalled = await app.job_manager.get_stalled_jobs(queue=CURATION_QUEUE, seconds_since_heartbeat=STALLED_AFTER_S)
     for job in stalled:
         await app.job_manager.retry_job(job, retry_at=now())
-
-
-async def _jobs(app: procrastinate.App, status: Status) -> Sequence[Job]:
-    found: Any = await app.job_manager.list_jobs_async(queue=CURATION_QUEUE, status=status.value)
-    return list(found)

@@ -56,9 +56,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
             "identifiers": await count_identifiers(session, revision),
         }
         verdicts = await filter_verdicts_of(session, revision)
-        filters = [
-            {"rule": v.rule, "passed": v.passed, "reason": v.reason, "evidence": v.evidence} for v in verdicts
-        ]
+        filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
         decided = await latest_curation(session, revision)
         curation = await load_curation(session, decided.id) if decided is not None else None
         status, case = await case_of_thread(session, stored.thread_pk) or (None, None)

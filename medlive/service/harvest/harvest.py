@@ -85,7 +85,7 @@ async def harvest_source(
     """
     done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)
-    key = handle_key(settings)
+    anonymise = partial(keyed_handle, key=handle_key(settings))
     fetching = fetch_settings(settings)
     connections = fetching.concurrency_per_host
     folder = archive_path(settings)
@@ -116,7 +116,6 @@ async def harvest_source(
                         operator=fetching.contact,
                         overlap=timedelta(days=site.settings.overlap_days),
                         fetcher=fetcher,
-                        concurrency=connections,
                         tick=tick,
                     )
                     try:
@@ -125,14 +124,11 @@ async def harvest_source(
                             site.settings.base_url,
                             fetcher.fetch,
                             ledger,
-                            anonymise=partial(keyed_handle, key=key),
+                            anonymise=anonymise,
                             since=since,
                             limit=limit,
-                            # One reader in a polite harvest, so that a kill loses one page; with several
-                            # connections more, to fetch while pages are being saved.
-                            concurrency=1
-                            if fetching.concurrency_per_host == 1
-                            else 3 * fetching.concurrency_per_host,
+                            # Several connections need more readers, to fetch while pages are being saved.
+                            concurrency=1 if connections == 1 else 3 * connections,
                         )
                     finally:
                         await ledger.aclose()
@@ -193,14 +189,21 @@ async def _finish(
             past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
             done.drift = compare(measures(shares, ends), past)
             await save_measures(session, run.run_id, done.drift)
-        collapsed = [figure.message for figure in done.drift if figure.collapsed]
-        if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
-            done.quarantined = f"in {done.iso_week} its pages stopped fitting: {last.message}"
-        elif collapsed and not done.failed:
-            done.quarantined = f"in {done.iso_week} its threads changed: {'; '.join(collapsed)}"
-        elif end is HarvestEnd.COMPLETE and reads_nothing(ends):
-            done.quarantined = f"in {done.iso_week} no thread fitted a layout"
+        done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined is not None:
             await quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
         await finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
+
+
+def _quarantine_reason(
+    done: HarvestResult, end: HarvestEnd, last: HarvestProblem | None, is_empty: bool
+) -> str | None:
+    collapsed = "; ".join(figure.message for figure in done.drift if figure.collapsed)
+    if end is HarvestEnd.GIVEN_UP and last is not None and last.kind not in REFUSALS:
+        return f"in {done.iso_week} its pages stopped fitting: {last.message}"
+    if collapsed and not done.failed:
+        return f"in {done.iso_week} its threads changed: {collapsed}"
+    if end is HarvestEnd.COMPLETE and is_empty:
+        return f"in {done.iso_week} no thread fitted a layout"
+    return None

@@ -7,25 +7,14 @@ truncates.
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TypeGuard
+from typing import TypeGuard, TypeVar
 
 from medlive import __version__
 from medlive.db.batching import Batcher
-from medlive.db.harvest.archives import grow_archive, mark_sealed, start_archive
-from medlive.db.harvest.fetches import kept_pages, save_failed_fetches, save_pages
-from medlive.db.harvest.frontier import (
-    Settled,
-    look_up,
-    reading_began,
-    save_listed,
-    settle,
-    take_left_over,
-    take_not_listed,
-)
-from medlive.db.harvest.harvests import StartedRun, add_counts, list_state, save_cursor, save_robots
+from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
@@ -51,19 +40,20 @@ from medlive.sources.source import ListEntry, Page
 from medlive.threads.model import Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
-BATCH_WAIT_S = 0.03
 SOFTWARE = f"medlive/{__version__}"
 LONGEST_MESSAGE = 200_000
 """Characters of a message that are read: no community allows a tenth of that, and longer ones take seconds."""
 
+T = TypeVar("T")
+
 
 class PostgresLedger:
-    """One run's ledger, as one process writes it."""
+    """One run's `medlive.sources.ledger.Ledger`, as one process writes it."""
 
     def __init__(
         self,
         database: Database,
-        run: StartedRun,
+        run: harvests.StartedRun,
         source: str,
         iso_week: str,
         *,
@@ -71,7 +61,6 @@ class PostgresLedger:
         operator: str | None,
         overlap: timedelta,
         fetcher: Fetcher,
-        concurrency: int = 1,
         tick: Callable[[int], None] = lambda _: None,
     ) -> None:
         """Open the ledger of a run.
@@ -80,7 +69,6 @@ class PostgresLedger:
             folder: The archive's folder.
             operator: The contact named in its files.
             overlap: How far before the latest activity of earlier runs lists are read again.
-            concurrency: How many readers save events at a time.
             tick: Called with the number of threads that were read.
         """
         self._database = database
@@ -92,68 +80,65 @@ class PostgresLedger:
         self._overlap = overlap
         self._fetcher = fetcher
         self._tick = tick
-        # Several connections gain by committing more at a time.
-        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(
-            self._save_all, largest=64, gather_s=BATCH_WAIT_S if concurrency > 1 else 0.0
-        )
+        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(self._save_all, largest=64)
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
         self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
         self._robots_saved = 0
-        self._request_counts: Counter[str] = Counter()
+        self._saved_requests: Counter[str] = Counter()
         self.counts: Counter[str] = Counter()
         """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
         identifiers, and each skip's and problem's name. The run's row has them as well."""
         self.problems: list[HarvestProblem] = []
 
+    async def _ask(self, query: Callable[..., Awaitable[T]], *arguments: object) -> T:
+        async with self._database.begin() as session:
+            return await query(session, *arguments)
+
     async def keep(self, *events: HarvestEvent) -> None:
-        """See `medlive.sources.ledger.Ledger`."""
+        """Save the events together, all or none."""
         if events:
             await self._batcher(tuple([await self._prepare(event) for event in events]))
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
-        """See `medlive.sources.ledger.Ledger`."""
-        async with self._database.begin() as session:
-            return await look_up(session, self._source, self._run.run_id, thread_ids)
+        """What is known of threads."""
+        return await self._ask(frontier.look_up, self._source, self._run.run_id, thread_ids)
 
     async def list_state(self, list_key: str) -> ListState:
-        """See `medlive.sources.ledger.Ledger`."""
-        async with self._database.begin() as session:
-            return await list_state(session, self._run.run_id, self._source, list_key, self._overlap)
+        """How far a list was read in this run."""
+        return await self._ask(harvests.list_state, self._run.run_id, self._source, list_key, self._overlap)
 
     async def left_over(self) -> Sequence[ListEntry]:
-        """See `medlive.sources.ledger.Ledger`."""
-        async with self._database.begin() as session:
-            return await take_left_over(session, self._source, self._run.run_id)
+        """Threads that were listed and not read."""
+        return await self._ask(frontier.take_left_over, self._source, self._run.run_id)
 
     async def not_listed(self) -> Sequence[ListEntry]:
-        """See `medlive.sources.ledger.Ledger`."""
-        async with self._database.begin() as session:
-            return await take_not_listed(session, self._source, self._run.run_id, self._overlap)
+        """Recent threads that no list of this run has shown."""
+        return await self._ask(frontier.take_not_listed, self._source, self._run.run_id, self._overlap)
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
-        """See `medlive.sources.ledger.Ledger`."""
+        """The pages of a waiting thread that this run has kept already, in order."""
         async with self._database.begin() as session:
-            after = await reading_began(session, self._source, thread_id)
-            kept = await kept_pages(session, self._source, thread_id, after_fetch=after)
-        if not kept:
-            return []
-        self._first_fetch[thread_id] = kept[0].fetch_id
+            after = await frontier.reading_began(session, self._source, thread_id)
+            kept = await fetches.kept_pages(session, self._source, thread_id, after_fetch=after)
+        if kept:
+            self._first_fetch[thread_id] = kept[0].fetch_id
         return [await asyncio.to_thread(read_stored_page, self._folder / (k.path or ""), k.place) for k in kept]
 
     @property
     def unsaved_counts(self) -> Counter[str]:
-        """Requests sent since the last event was saved."""
-        return _request_counts(self._fetcher) - self._request_counts
+        """Requests sent to the host, and retries by reason, since the last event was saved."""
+        sent = Counter({"requests": self._fetcher.requests, "conditional": self._fetcher.conditional})
+        sent.update({f"retried_{reason.value}": n for reason, n in self._fetcher.retries.items()})
+        return sent - self._saved_requests
 
     async def aclose(self) -> None:
         """Wait until all events are saved, and close the WARC file."""
         await self._batcher.aclose()
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
-            async with self._database.begin() as session:
-                await mark_sealed(session, self._archive_id)
+            await self._ask(archives.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
         """Find a thread's identifiers; a thread that cannot be stored becomes a problem.
@@ -170,54 +155,42 @@ class PostgresLedger:
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
-        groups = await self._drop_taken_down(groups)
+        groups = [await self._without_taken_down(group) for group in groups]
         events = [event for group in groups for event in group]
-        pages = [e for g in groups if not _lists_taken_down(g) for e in g if isinstance(e, FetchedPage)]
+        pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
         places = await self._archive(pages) if pages else []
-        counts: Counter[str] = Counter()
-        robots = self._fetcher.robots
+        read = [e for e in events if isinstance(e, HarvestedThread)]
+        robots, sent = self._fetcher.robots, self.unsaved_counts
+        counts = Counter(sent)
         async with self._database.begin() as session:
             if len(robots) > self._robots_saved:
-                await save_robots(session, self._run.run_id, robots)
-            await self._save_pages(session, pages, places, counts)
+                await harvests.save_robots(session, self._run.run_id, robots)
+            if pages:
+                await self._save_pages(session, pages, places, counts)
             for event in events:
                 if isinstance(event, Listed):
                     await self._save_listed(session, event, counts)
+            await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
-            sent = _request_counts(self._fetcher)
-            counts += sent - self._request_counts
-            await add_counts(session, self._run, counts)
-        self._request_counts = sent
+            await harvests.add_counts(session, self._run, counts)
+        self._saved_requests += sent
         self._robots_saved = len(robots)
         self.counts += counts
         self._tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
         self.problems += [event for event in events if isinstance(event, HarvestProblem)]
-        for event in events:
-            if isinstance(event, HarvestedThread):
-                self._first_fetch.pop(event.entry.thread_id, None)
-                self._identifiers.pop(event.entry.thread_id, None)
+        for event in read:
+            self._first_fetch.pop(event.entry.thread_id, None)
+            self._identifiers.pop(event.entry.thread_id, None)
         return [None] * len(groups)
 
-    async def _drop_taken_down(
-        self, groups: Sequence[tuple[HarvestEvent, ...]]
-    ) -> Sequence[tuple[HarvestEvent, ...]]:
-        """Replace each group whose address redirects to a thread that was taken down by that fact alone."""
-        redirected = {e.thread.thread_id for g in groups for e in g if _is_redirected(e)}
-        if not redirected:
-            return groups
-        async with self._database.begin() as session:
-            erased = await taken_down_ids(session, self._source, sorted(redirected))
-        return [
-            next(
-                (
-                    (HarvestSkipped(e.entry.url, e.entry.thread_id, SkipReason.TAKEN_DOWN),)
-                    for e in group
-                    if _is_redirected(e) and e.thread.thread_id in erased
-                ),
-                group,
-            )
-            for group in groups
-        ]
+    async def _without_taken_down(self, group: tuple[HarvestEvent, ...]) -> tuple[HarvestEvent, ...]:
+        """Reduce a group whose address redirects to a thread that was taken down to that fact."""
+        for event in group:
+            if _is_redirected(event):
+                target, entry = event.thread.thread_id, event.entry
+                if await self._ask(taken_down_ids, self._source, [target]):
+                    return (HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN),)
+        return group
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
@@ -244,18 +217,15 @@ class PostgresLedger:
         self._writer = await asyncio.to_thread(
             ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
         )
-        async with self._database.begin() as session:
-            self._archive_id = await start_archive(session, self._run.run_id, path, self._writer.size)
+        self._archive_id = await self._ask(archives.start_archive, self._run.run_id, path, self._writer.size)
         return self._writer
 
     async def _save_pages(
         self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
     ) -> None:
-        if not pages:
-            return
         assert self._writer is not None
-        ids = await save_pages(session, self._run.run_id, self._source, pages, self._archive_id, places)
-        await grow_archive(session, self._archive_id, self._writer.size)
+        ids = await fetches.save_pages(session, self._run.run_id, self._source, pages, self._archive_id, places)
+        await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
             if event.thread_id is not None and event.number == 1:
@@ -267,33 +237,35 @@ class PostgresLedger:
             for s in listed.skipped
             if s.reason is not SkipReason.TAKEN_DOWN  # its address may hold its title
         }
-        await save_listed(session, self._source, self._run.run_id, listed.list_key, listed.waiting, skipped)
-        await save_cursor(session, self._run.run_id, listed)
+        run_id = self._run.run_id
+        await frontier.save_listed(session, self._source, run_id, listed.list_key, listed.waiting, skipped)
+        await harvests.save_cursor(session, run_id, listed)
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
 
-    async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
-        read = [event for event in events if isinstance(event, HarvestedThread)]
-        if read:
-            threads = [event.thread for event in read]
-            fetches = [self._first_fetch.get(event.entry.thread_id) for event in read]
-            saved = await save_threads(session, threads, fetch_ids=fetches)
-            found = [self._identifiers[event.entry.thread_id] for event in read]
-            counts["identifiers"] += await save_identifiers(session, saved, found)
-            counts.update(one.status for one in saved)
-        problems = [event for event in events if isinstance(event, HarvestProblem)]
-        await save_failed_fetches(session, self._run.run_id, self._source, problems)
-        counts.update(problem.kind.value for problem in problems)
-        skipped = [event for event in events if isinstance(event, HarvestSkipped)]
-        counts.update(event.reason.value for event in skipped)
-        settled = [s for event in events if (s := _settled_state(event)) is not None]
-        await settle(session, self._source, self._run.run_id, settled)
-        gone = [s.thread_id for s in settled if s.state is FrontierState.GONE]
+    async def _save_threads(self, session: Session, read: Sequence[HarvestedThread], counts: Counter[str]) -> None:
+        if not read:
+            return
+        ids = [event.entry.thread_id for event in read]
+        saved = await save_threads(
+            session, [event.thread for event in read], fetch_ids=[self._first_fetch.get(i) for i in ids]
+        )
+        found = [self._identifiers[i] for i in ids]
+        counts["identifiers"] += await save_identifiers(session, saved, found)
+        counts.update(one.status for one in saved)
+        await mark_seen(session, self._source, [event.thread.thread_id for event in read])
         # A redirected thread was merged into its target.
-        gone += [event.entry.thread_id for event in read if _is_redirected(event)]
-        await mark_gone(session, self._source, gone)
-        unchanged = [s.thread_id for s in settled if s.state is FrontierState.NOT_MODIFIED]
-        await mark_seen(session, self._source, unchanged + [event.thread.thread_id for event in read])
+        await mark_gone(session, self._source, [event.entry.thread_id for event in read if _is_redirected(event)])
+
+    async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
+        problems = [event for event in events if isinstance(event, HarvestProblem)]
+        await fetches.save_failed_fetches(session, self._run.run_id, self._source, problems)
+        counts.update(problem.kind.value for problem in problems)
+        counts.update(event.reason.value for event in events if isinstance(event, HarvestSkipped))
+        settled = [state for event in events if (state := _settled_state(event)) is not None]
+        await frontier.settle(session, self._source, self._run.run_id, settled)
+        for ending, mark in ((FrontierState.GONE, mark_gone), (FrontierState.NOT_MODIFIED, mark_seen)):
+            await mark(session, self._source, [one.thread_id for one in settled if one.state is ending])
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
@@ -301,15 +273,10 @@ def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
     return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
 
 
-def _lists_taken_down(events: Sequence[HarvestEvent]) -> bool:
-    """Whether a list page among these events shows a thread that was taken down; storing it would restore what
-    was erased."""
-    return any(
-        skipped.reason is SkipReason.TAKEN_DOWN
-        for event in events
-        if isinstance(event, Listed)
-        for skipped in event.skipped
-    )
+def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
+    """Whether a list page shows a thread that was taken down; storing it would restore what was erased."""
+    listed = [event for event in events if isinstance(event, Listed)]
+    return any(skipped.reason is SkipReason.TAKEN_DOWN for one in listed for skipped in one.skipped)
 
 
 def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
@@ -319,17 +286,10 @@ def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
     return thread_identifiers(thread)
 
 
-def _request_counts(fetcher: Fetcher) -> Counter[str]:
-    """Requests sent to the host, and retries by reason."""
-    counts = Counter({"requests": fetcher.requests, "conditional": fetcher.conditional})
-    counts.update({f"retried_{reason.value}": n for reason, n in fetcher.retries.items()})
-    return counts
-
-
-def _settled_state(event: HarvestEvent) -> Settled | None:
+def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
     """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
     if isinstance(event, HarvestedThread):
-        return Settled(
+        return frontier.Settled(
             event.entry.thread_id,
             FrontierState.READ,
             etag=event.etag,
@@ -340,12 +300,11 @@ def _settled_state(event: HarvestEvent) -> Settled | None:
         )
     if isinstance(event, HarvestSkipped):
         if event.reason is SkipReason.NOT_MODIFIED:
-            return Settled(event.thread_id, FrontierState.NOT_MODIFIED)
-        return Settled(event.thread_id, FrontierState.SKIPPED, reason=event.reason.value)
-    if isinstance(event, HarvestProblem) and event.thread_id is not None:
+            return frontier.Settled(event.thread_id, FrontierState.NOT_MODIFIED)
+        return frontier.Settled(event.thread_id, FrontierState.SKIPPED, reason=event.reason.value)
+    # The host is down, not the thread: it waits for the next start.
+    if isinstance(event, HarvestProblem) and event.thread_id is not None and event.kind is not ProblemKind.DOWN:
         if event.kind is ProblemKind.GONE:
-            return Settled(event.thread_id, FrontierState.GONE)
-        # The host is down, not the thread: it waits for the next start.
-        if event.kind is not ProblemKind.DOWN:
-            return Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
+            return frontier.Settled(event.thread_id, FrontierState.GONE)
+        return frontier.Settled(event.thread_id, FrontierState.FAILED, reason=event.kind.value)
     return None
