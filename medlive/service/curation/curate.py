@@ -17,22 +17,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
-from medlive.db.curation.cases import (
-    CaseContent,
-    add_revision,
-    hold_case_of_thread,
-    latest_case,
-    lock_case,
-    save_case,
-    set_status,
-)
-from medlive.db.curation.curations import (
-    failed_revisions,
-    latest_outcome,
-    lock_revision,
-    save_curation,
-    untried_revisions,
-)
+from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import save_scan, unscanned_cases
 from medlive.db.runs import finish_run, start_run
@@ -148,8 +133,8 @@ async def queue_again(
         anew: Also queue what other pipelines have decided.
     """
     async with database.begin() as session:
-        failed = await failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
-        untried = await untried_revisions(session, chain_digest, pipeline.digest if anew else None)
+        failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
+        untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
         return await defer_revisions(app, session, [*failed, *untried])
 
 
@@ -213,7 +198,7 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
-        return await latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED)
+        return await curations.latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED)
 
     async with database.begin() as session:
         if await is_decided(session):
@@ -231,7 +216,7 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
             done = await complete_case(curation, language, pipeline.respondents)
             curation, rubric = done.curation, done.rubric
         async with database.begin() as session:
-            await lock_revision(session, revision)
+            await curations.lock_revision(session, revision)
             if await is_decided(session):
                 _log.debug("decided by another process")
                 return None
@@ -253,12 +238,12 @@ async def save_decision(
     digest: str | None = None,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest` is the pipeline's unless given."""
-    curation_id = await save_curation(
+    curation_id = await curations.save_curation(
         session, stored.revision_pk, digest or pipeline.digest, curation, started_at=started, finished_at=now()
     )
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date
-        content = CaseContent(
+        content = cases.CaseContent(
             curation_id=curation_id,
             language=language,
             source=stored.thread.source,
@@ -268,12 +253,12 @@ async def save_decision(
             publishable=curation.publishable,
         )
         held = curation.detail if curation.outcome is Outcome.HELD else None
-        saved = await save_case(session, content, thread_pk=stored.thread_pk, key=key, held=held)
+        saved = await cases.save_case(session, content, thread_pk=stored.thread_pk, key=key, held=held)
         await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
     elif curation.outcome is Outcome.REJECTED:
         # The thread or the engines changed: a person decides about the earlier case.
         reason = f"curated again: {curation.reason}: {curation.detail}"[:1000]
-        await hold_case_of_thread(session, stored.thread_pk, reason)
+        await cases.hold_case_of_thread(session, stored.thread_pk, reason)
 
 
 @dataclass(slots=True)
@@ -304,7 +289,7 @@ async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: i
 
 async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: RescanCounts) -> None:
     async with database.begin() as session:
-        case = await latest_case(session, case_id)
+        case = await cases.latest_case(session, case_id)
     if case is None:
         return
     try:
@@ -315,12 +300,12 @@ async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Resc
         return
     text, rubric = with_texts(case.text, case.rubric, redacted)
     async with database.begin() as session:
-        await lock_case(session, case_id)
-        saved = await add_revision(session, case_id, replace(case, text=text, rubric=rubric))
+        await cases.lock_case(session, case_id)
+        saved = await cases.add_revision(session, case_id, replace(case, text=text, rubric=rubric))
         for revision in {case.revision, saved.revision}:
             await save_scan(session, case_id, revision, pipeline.scanner, found=len(redacted.found))
         if redacted.remaining:
             reason = f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
-            await set_status(session, case_id, CaseStatus.HELD, reason)
+            await cases.set_status(session, case_id, CaseStatus.HELD, reason)
     done.cases += 1
     done.redacted += saved.revision != case.revision

@@ -7,14 +7,7 @@ import procrastinate
 from medlive.clock import now
 from medlive.db.curation.funnel import save_chain_results
 from medlive.db.session import Database, Session
-from medlive.db.threads.bands import (
-    accepted_revisions,
-    find_candidates,
-    note_filled,
-    save_bands,
-    take_turn,
-    unfilled_after,
-)
+from medlive.db.threads import bands
 from medlive.db.threads.threads import PendingRevision, load_threads, pending_revisions
 from medlive.filters.chain import FilterChain
 from medlive.service.jobs import defer_revisions
@@ -43,7 +36,7 @@ async def filter_pending(
     while limit is None or passed + rejected < limit:
         size = BATCH if limit is None else min(BATCH, limit - passed - rejected)
         async with database.begin() as session:
-            await take_turn(session)
+            await bands.take_turn(session)
             pending = await pending_revisions(session, chain_digest=chain.digest, limit=size)
             if not pending:
                 break
@@ -59,7 +52,7 @@ async def filter_pending(
                     accepted.append((waiting.thread_pk, sketch.bands))
                     queue.append(waiting.revision_pk)
             await save_chain_results(session, chain.digest, results)
-            await save_bands(session, accepted)
+            await bands.save_bands(session, accepted)
             await defer_revisions(app, session, queue)
         passed += len(queue)
         rejected += len(results) - len(queue)
@@ -71,16 +64,16 @@ async def fill_bands(database: Database) -> None:
     """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
     while True:
         async with database.begin() as session:
-            await take_turn(session)
-            after = await unfilled_after(session, scheme())
+            await bands.take_turn(session)
+            after = await bands.unfilled_after(session, scheme())
             if after is None:
                 return
-            accepted = await accepted_revisions(session, after=after, limit=BATCH)
+            accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
             if accepted:
                 _, new_sketches = await _load_sketches(session, accepted)
                 rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
-                await save_bands(session, rows)
-            await note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
+                await bands.save_bands(session, rows)
+            await bands.note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
 
 
 async def _load_sketches(
@@ -95,7 +88,7 @@ async def _load_sketches(
 async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
     """Index the accepted threads that these sketches may duplicate."""
     index = DuplicateIndex(chain.settings.duplicate_similarity)
-    candidates = await find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
+    candidates = await bands.find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
     _, found = await _load_sketches(session, candidates)
     for candidate, sketch in zip(candidates, found, strict=True):
         index.add(str(candidate.thread_pk), sketch)

@@ -9,19 +9,8 @@ from typing import Any
 
 from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.harvest import harvests
 from medlive.db.harvest.frontier import count_left_over
-from medlive.db.harvest.harvests import (
-    SourceInfo,
-    StartedRun,
-    finish_harvest,
-    lift_quarantine,
-    list_sources,
-    past_measures,
-    quarantine,
-    run_figures,
-    save_measures,
-    start_harvest,
-)
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import RunOutcome
 from medlive.deidentify.detect import keyed_handle
@@ -98,7 +87,7 @@ async def harvest_source(
             if info is not None and info.quarantine_reason is not None:
                 done.quarantined = info.quarantine_reason
                 return done
-            run = await start_harvest(session, source, done.iso_week, again=again)
+            run = await harvests.start_harvest(session, source, done.iso_week, again=again)
         if run is None:
             done.already_done = True
             return done
@@ -137,7 +126,7 @@ async def harvest_source(
                         done.problems = ledger.problems
             except MedliveError as exc:
                 async with database.begin() as session:
-                    await finish_harvest(session, run, unsaved_counts, problem=exc.message)
+                    await harvests.finish_harvest(session, run, unsaved_counts, problem=exc.message)
                 raise
             await _finish(database, run, done, end, unsaved_counts)
     return done
@@ -167,16 +156,20 @@ async def lift_source_quarantine(database: Database, source: str, *, compare_ane
         info = await _find_source(session, source)
         if info is None:
             raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
-        await lift_quarantine(session, source, compare_anew=compare_anew)
+        await harvests.lift_quarantine(session, source, compare_anew=compare_anew)
         return info.quarantine_reason
 
 
-async def _find_source(session: Session, source: str) -> SourceInfo | None:
-    return next((s for s in await list_sources(session) if s.name == source), None)
+async def _find_source(session: Session, source: str) -> harvests.SourceInfo | None:
+    return next((s for s in await harvests.list_sources(session) if s.name == source), None)
 
 
 async def _finish(
-    database: Database, run: StartedRun, done: HarvestResult, end: HarvestEnd, unsaved_counts: Mapping[str, int]
+    database: Database,
+    run: harvests.StartedRun,
+    done: HarvestResult,
+    end: HarvestEnd,
+    unsaved_counts: Mapping[str, int],
 ) -> None:
     """End the run: set its outcome, its figures and a quarantine; `unsaved_counts` are added to its counts."""
     done.limited = end is HarvestEnd.LIMITED
@@ -184,16 +177,16 @@ async def _finish(
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
         done.failed = last.message if last is not None else "a list could not be read"
     async with database.begin() as session:
-        shares, ends = await run_figures(session, run.run_id)
+        shares, ends = await harvests.run_figures(session, run.run_id)
         if not done.limited:
-            past = await past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
+            past = await harvests.past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
             done.drift = compare(measures(shares, ends), past)
-            await save_measures(session, run.run_id, done.drift)
+            await harvests.save_measures(session, run.run_id, done.drift)
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined is not None:
-            await quarantine(session, done.source, done.quarantined)
+            await harvests.quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
-        await finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
+        await harvests.finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
 
 
 def _quarantine_reason(

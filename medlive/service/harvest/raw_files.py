@@ -15,15 +15,7 @@ from pathlib import Path
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.harvest.archives import (
-    Archive,
-    archived_sources,
-    fetches_in,
-    list_archives,
-    mark_removed,
-    mark_sealed,
-    replace_archive,
-)
+from medlive.db.harvest import archives
 from medlive.db.session import Database, advisory_lock
 from medlive.service.paths import archive_path
 from medlive.sources.archive.warc import ArchiveDamaged, Place, erase, pages, read_page, seal
@@ -52,9 +44,9 @@ def read_stored_page(path: Path, place: Place) -> Page:
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
     """Truncate what killed runs wrote without committing, and close their files. Raises ArchiveDamaged."""
     async with database.begin() as session:
-        for archive in await list_archives(session, source, unsealed=True):
+        for archive in await archives.list_archives(session, source, unsealed=True):
             await asyncio.to_thread(seal, folder / archive.path, archive.bytes)
-            await mark_sealed(session, archive.archive_id)
+            await archives.mark_sealed(session, archive.archive_id)
 
 
 async def sweep(database: Database, folder: Path, source: str) -> tuple[int, list[ArchiveDamaged]]:
@@ -63,7 +55,7 @@ async def sweep(database: Database, folder: Path, source: str) -> tuple[int, lis
     Call it with the source's harvest lock held and its files sealed.
     """
     async with database.begin() as session:
-        unswept = await list_archives(session, source, unswept=True)
+        unswept = await archives.list_archives(session, source, unswept=True)
     damaged = []
     for archive in unswept:
         try:
@@ -73,20 +65,20 @@ async def sweep(database: Database, folder: Path, source: str) -> tuple[int, lis
     return len(unswept) - len(damaged), damaged
 
 
-async def _rewrite(database: Database, folder: Path, archive: Archive) -> None:
+async def _rewrite(database: Database, folder: Path, archive: archives.Archive) -> None:
     old, name = folder / archive.path, next_name(archive.path)
     async with database.begin() as session:
-        named = {fetch.place for fetch in await fetches_in(session, archive.archive_id)}
+        named = {fetch.place for fetch in await archives.fetches_in(session, archive.archive_id)}
     if not await asyncio.to_thread(old.parent.is_dir):
         raise ArchiveDamaged(old, "its folder is missing")
     if not named or not await asyncio.to_thread(old.exists):
         async with database.begin() as session:
-            await mark_removed(session, [archive.archive_id])
+            await archives.mark_removed(session, [archive.archive_id])
         await asyncio.to_thread(old.unlink, missing_ok=True)
         return
     moved, size = await asyncio.to_thread(_copy_named, old, folder / name, named, archive.bytes)
     async with database.begin() as session:
-        await replace_archive(session, archive.archive_id, name, size, moved)
+        await archives.replace_archive(session, archive.archive_id, name, size, moved)
     await asyncio.to_thread(old.unlink, missing_ok=True)
 
 
@@ -103,8 +95,8 @@ def _copy_named(old: Path, new: Path, named: set[Place], size: int) -> tuple[dic
 async def clear_removed(database: Database, folder: Path, source: str) -> int:
     """Delete files marked as removed, and copies without a row; how many. Call it with the lock held."""
     async with database.begin() as session:
-        removed = {archive.path for archive in await list_archives(session, source, removed=True)}
-        current = {archive.path for archive in await list_archives(session, source)}
+        removed = {archive.path for archive in await archives.list_archives(session, source, removed=True)}
+        current = {archive.path for archive in await archives.list_archives(session, source)}
     stems = {found["stem"] for path in removed | current if (found := _ARCHIVE_NAME.fullmatch(path))}
     cleared = 0
     for path in await asyncio.to_thread(lambda: list(_files(folder, source))):
@@ -124,7 +116,7 @@ async def find_stray_files(database: Database, folder: Path) -> tuple[list[str],
     """
     existing = await asyncio.to_thread(lambda: list(_files(folder)))
     async with database.begin() as session:
-        known = {archive.path for archive in await list_archives(session)}
+        known = {archive.path for archive in await archives.list_archives(session)}
     unknown = sorted(set(existing) - known)
     stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
     return stray, [path for path in unknown if path not in stray]
@@ -155,21 +147,25 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
     keep = settings.archive.keep_days
     counts: Counter[str] = Counter()
     async with database.begin() as session:
-        sources = await archived_sources(session)
+        sources = await archives.archived_sources(session)
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
             if not acquired:
                 counts["busy"] += 1
                 continue
             async with database.begin() as session:
-                old = await list_archives(session, source, before=now() - timedelta(days=keep)) if keep else []
+                old = (
+                    await archives.list_archives(session, source, before=now() - timedelta(days=keep))
+                    if keep
+                    else []
+                )
             counts["files"] += len(old)
             counts["bytes"] += sum(archive.bytes for archive in old)
             if dry_run:
                 continue
             # Rows first: the next run removes what a kill leaves of these files.
             async with database.begin() as session:
-                counts["pages"] += await mark_removed(session, [archive.archive_id for archive in old])
+                counts["pages"] += await archives.mark_removed(session, [archive.archive_id for archive in old])
             for archive in old:
                 await asyncio.to_thread((folder / archive.path).unlink, missing_ok=True)
             try:

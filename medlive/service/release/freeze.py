@@ -18,26 +18,9 @@ from typing import Final
 from medlive import __version__
 from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.release import snapshots
 from medlive.db.release.fixing import HeldOut, add_members, judge, keep_changes, keep_kept_out, never_shown
 from medlive.db.release.rows import read_snapshots
-from medlive.db.release.snapshots import (
-    FixedMeta,
-    MembersGone,
-    SnapshotInfo,
-    begin_snapshot,
-    count_languages,
-    count_members,
-    find_snapshot,
-    freeze_snapshot,
-    held_weeks,
-    latest_frozen,
-    list_snapshots,
-    load_fixed,
-    load_kept_out,
-    load_manifest,
-    load_provenance,
-    settle_snapshot,
-)
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotState
@@ -128,7 +111,7 @@ async def freeze(
         if not acquired:
             raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
         async with database.begin() as session:
-            info = await find_snapshot(session, version)
+            info = await snapshots.find_snapshot(session, version)
         if info is not None and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
@@ -152,10 +135,10 @@ async def freeze(
 async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
     """Whether an unfinished freeze of the week has selected cases, and all are still there."""
     async with database.begin() as session:
-        fixed = await load_fixed(session, version)
+        fixed = await snapshots.load_fixed(session, version)
         if fixed is None:
             return False
-        existing = await count_members(session, version)
+        existing = await snapshots.count_members(session, version)
         has_withdrawn = await holds_withdrawn(session, version)
     if existing != fixed.numbers or has_withdrawn:
         notify(f"cases selected for {version} were withdrawn since; selecting its cases again without them")
@@ -177,8 +160,8 @@ async def _select(
 ) -> None:
     """Select the week's cases and store the snapshot's metadata, in one transaction."""
     async with database.begin() as session:
-        unfinished = [s for s in await list_snapshots(session) if s.state is not SnapshotState.FROZEN]
-        parent = await latest_frozen(session)
+        unfinished = [s for s in await snapshots.list_snapshots(session) if s.state is not SnapshotState.FROZEN]
+        parent = await snapshots.latest_frozen(session)
     if key is None and parent is not None and parent.signature is not None:
         notify(f"{parent.version} was signed, and {version} will not be: no key is set")
     for info in unfinished:
@@ -204,7 +187,7 @@ async def _select_once(
     async with database.begin() as session:
         # A takedown runs before this transaction, or after it and then sees the members.
         await no_takedown(session)
-        info = await begin_snapshot(session, version)
+        info = await snapshots.begin_snapshot(session, version)
         if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
             await session.rollback()
             return False
@@ -214,29 +197,29 @@ async def _select_once(
         held_out = await asyncio.to_thread(_commit, database, selected)
         due = [
             week
-            for week in await held_weeks(session, info.parent)
+            for week in await snapshots.held_weeks(session, info.parent)
             if weeks_between(week, version) >= release.hold_out_weeks
         ]
         await add_members(session, version, due=due, held_out=held_out)
         await keep_changes(session, version, await reasons_for(session, info.parent) if info.parent else {})
-        numbers = await count_members(session, version)
+        numbers = await snapshots.count_members(session, version)
         if not numbers.cases:
-            kept_out = {hit.case_id for hit in await load_kept_out(session, version)}
+            kept_out = {hit.case_id for hit in await snapshots.load_kept_out(session, version)}
             raise CheckFailed(
                 f"no case is ready for {version}"
                 + (f"; {len(kept_out)} were kept out" if kept_out else "")
                 + (f"; all {numbers.held} are held out" if numbers.held else ""),
                 hint="medlive status shows where the threads are",
             )
-        provenance = await load_provenance(session, version, code_version=__version__)
+        provenance = await snapshots.load_provenance(session, version, code_version=__version__)
         refused = release_hits(
             provenance,
             numbers.cases,
             release.minimum_cases,
-            by_language=await count_languages(session, version),
+            by_language=await snapshots.count_languages(session, version),
             minimum_by_language={str(k): n for k, n in release.minimum_by_language.items()},
         )
-        meta = FixedMeta(
+        meta = snapshots.FixedMeta(
             lineage=await lineage_of(session, version),
             signing=None if key is None else Signing(key_id=key.public.id_text(), public_key=key.public.line()),
             provenance=provenance,
@@ -245,11 +228,11 @@ async def _select_once(
             hold_out=share,
             gates_digest=digest,
         )
-        await settle_snapshot(session, version, meta)
+        await snapshots.settle_snapshot(session, version, meta)
     return True
 
 
-def _folder(settings: Settings, info: SnapshotInfo) -> Path:
+def _folder(settings: Settings, info: snapshots.SnapshotInfo) -> Path:
     return snapshots_path(settings) / folder_name(info.version)
 
 
@@ -277,12 +260,14 @@ def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[Hel
         ]
 
 
-async def _build(database: Database, settings: Settings, version: str, key: SecretKey | None) -> SnapshotInfo:
+async def _build(
+    database: Database, settings: Settings, version: str, key: SecretKey | None
+) -> snapshots.SnapshotInfo:
     """Build the folder of the selected cases, and freeze it."""
     async with database.begin() as session:
-        info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
+        info, fixed = await snapshots.find_snapshot(session, version), await snapshots.load_fixed(session, version)
     if info is None or fixed is None:
-        raise MembersGone
+        raise snapshots.MembersGone
     signer: Sign | None = None
     if fixed.signing is not None:
         if key is None or key.public.line() != fixed.signing.public_key:
@@ -297,8 +282,8 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
     manifest = built.manifest
     async with database.begin() as session:
         if await holds_withdrawn(session, version):
-            raise MembersGone(hint="run this again: it selects the cases anew")
-        return await freeze_snapshot(
+            raise snapshots.MembersGone(hint="run this again: it selects the cases anew")
+        return await snapshots.freeze_snapshot(
             session,
             version,
             manifest=manifest.model_dump(mode="json"),
@@ -311,7 +296,7 @@ async def _build(database: Database, settings: Settings, version: str, key: Secr
         )
 
 
-def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
+def _remove_unfrozen(settings: Settings, info: snapshots.SnapshotInfo) -> None:
     """Remove the folder of an unfinished freeze, if it exists.
 
     Raises CheckFailed for a folder that another freeze made: it may have been published.
@@ -335,12 +320,17 @@ def _remove_unfrozen(settings: Settings, info: SnapshotInfo) -> None:
 
 
 async def _result(
-    database: Database, settings: Settings, info: SnapshotInfo, *, already: bool = False, built_again: bool = False
+    database: Database,
+    settings: Settings,
+    info: snapshots.SnapshotInfo,
+    *,
+    already: bool = False,
+    built_again: bool = False,
 ) -> FreezeResult:
     async with database.begin() as session:
-        manifest = await load_manifest(session, info.version)
-        fixed = await load_fixed(session, info.version)
-        kept_out = await load_kept_out(session, info.version)
+        manifest = await snapshots.load_manifest(session, info.version)
+        fixed = await snapshots.load_fixed(session, info.version)
+        kept_out = await snapshots.load_kept_out(session, info.version)
     counts = (manifest or {}).get("counts", {})
     return FreezeResult(
         version=info.version,

@@ -8,15 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from medlive.config import Settings
+from medlive.db.release import snapshots
 from medlive.db.release.rows import read_snapshots
-from medlive.db.release.snapshots import (
-    FixedMeta,
-    SnapshotInfo,
-    find_snapshot,
-    list_snapshots,
-    load_fixed,
-    load_manifest,
-)
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import SnapshotState
 from medlive.digest import digest_bytes
@@ -66,7 +59,7 @@ class RebuildResult:
 
 
 def build(
-    database: Database, info: SnapshotInfo, fixed: FixedMeta, out_root: Path, sign: Sign | None
+    database: Database, info: snapshots.SnapshotInfo, fixed: snapshots.FixedMeta, out_root: Path, sign: Sign | None
 ) -> FrozenSnapshot:
     """Build the folder of a snapshot from its stored rows; blocking."""
     meta = SnapshotMeta(
@@ -87,8 +80,8 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
     `out` is a folder in which the rebuilt one is kept. Raises UsageError for a version that is not frozen.
     """
     async with database.begin() as session:
-        info, fixed = await find_snapshot(session, version), await load_fixed(session, version)
-        then = ((await load_manifest(session, version)) or {}).get("writers", {}).get("parquet")
+        info, fixed = await snapshots.find_snapshot(session, version), await snapshots.load_fixed(session, version)
+        then = ((await snapshots.load_manifest(session, version)) or {}).get("writers", {}).get("parquet")
     if info is None or fixed is None or info.state is not SnapshotState.FROZEN:
         raise UsageError(f"{version} is not a frozen snapshot", hint="medlive snapshot list shows them")
     folder = snapshots_path(settings) / folder_name(version)
@@ -111,13 +104,13 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
     )
 
 
-async def restore_folder(database: Database, settings: Settings, info: SnapshotInfo) -> None:
+async def restore_folder(database: Database, settings: Settings, info: snapshots.SnapshotInfo) -> None:
     """Rebuild the missing or incomplete folder of a frozen snapshot in its place.
 
     Raises CheckFailed, leaving the folder unchanged, when the rebuilt one differs from what was frozen.
     """
     async with database.begin() as session:
-        fixed = await load_fixed(session, info.version)
+        fixed = await snapshots.load_fixed(session, info.version)
     assert fixed is not None
     root = snapshots_path(settings)
     target, aside = root / folder_name(info.version), root / f".{folder_name(info.version)}-again.partial"
@@ -137,7 +130,7 @@ async def restore_folder(database: Database, settings: Settings, info: SnapshotI
         shutil.rmtree(aside, ignore_errors=True)
 
 
-def is_complete(folder: Path, info: SnapshotInfo) -> bool:
+def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
     """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there.
 
     `verify_snapshot` checks their content.
@@ -156,11 +149,15 @@ def is_complete(folder: Path, info: SnapshotInfo) -> bool:
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
-    before = [s for s in await list_snapshots(session) if s.state is SnapshotState.FROZEN and s.version < version]
+    before = [
+        s
+        for s in await snapshots.list_snapshots(session)
+        if s.state is SnapshotState.FROZEN and s.version < version
+    ]
     return tuple(Ancestor(version=s.version, digest=s.sums_digest or "") for s in reversed(before))
 
 
-def _stored_signature(info: SnapshotInfo) -> Sign | None:
+def _stored_signature(info: snapshots.SnapshotInfo) -> Sign | None:
     """A signer that returns the stored signature."""
     signature = info.signature
     return None if signature is None else lambda _data, _comment: signature

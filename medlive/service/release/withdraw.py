@@ -7,25 +7,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from medlive.config import Settings
-from medlive.db.curation.cases import (
-    StoredCase,
-    add_revision,
-    criteria_of,
-    latest_case,
-    lock_case,
-    set_status,
-    shown_revisions,
-)
-from medlive.db.release.withdrawals import (
-    Withdrawal,
-    add_withdrawal,
-    find_withdrawal,
-    load_errata,
-    text_digest,
-    too_thin,
-    withdrawn_from,
-    without_criteria,
-)
+from medlive.db.curation import cases
+from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
 from medlive.errors import CheckFailed, UsageError
@@ -45,7 +28,7 @@ TAKEN_DOWN_REASON = "taken down"
 class WithdrawResult:
     """The result of a withdrawal."""
 
-    withdrawal: Withdrawal
+    withdrawal: withdrawals.Withdrawal
     already: bool
     """Whether it was withdrawn before for this kind of reason; nothing was changed then."""
     snapshots: tuple[str, ...]
@@ -85,13 +68,13 @@ async def withdraw(
     by = check_person_name(by)
     key = load_signing_key(os.environ, key_file)
     async with database.begin() as session:
-        status = await lock_case(session, case_id)
+        status = await cases.lock_case(session, case_id)
         if criterion_id is None:
             found, already = await _withdraw_case(session, case_id, status, kind, reason, by)
         else:
             part = await find_criterion(session, case_id, criterion_id, revision)
             found, already = await _withdraw_criterion(session, case_id, status, part, kind, reason, by)
-        entries = (await load_errata(session)).entries
+        entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
             await session.rollback()
     snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
@@ -104,7 +87,7 @@ async def withdraw(
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
     """Withdraw the cases of a thread that is taken down; the reason given is not published."""
     for case_id in sorted(set(case_ids)):
-        status = await lock_case(session, case_id)
+        status = await cases.lock_case(session, case_id)
         await _withdraw_case(session, case_id, status, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON, None)
 
 
@@ -116,7 +99,7 @@ async def write_errata(database: Database, settings: Settings, *, key: SecretKey
     """
     key = key or load_signing_key(os.environ)
     async with database.begin() as session:
-        errata = await load_errata(session)
+        errata = await withdrawals.load_errata(session)
 
         def signer(data: bytes) -> str:
             assert key is not None
@@ -170,16 +153,17 @@ async def find_criterion(
     """
     number = criterion_id.removeprefix(f"{case_id}-")
     latest = await load_latest_case(session, case_id)
-    places = [revision] if revision is not None else [
-        latest.revision, *await shown_revisions(session, case_id), *await withdrawn_from(session, case_id, number)
-    ]  # fmt: skip
+    places = [revision] if revision is not None else [latest.revision]
+    if revision is None:
+        places += await cases.shown_revisions(session, case_id)
+        places += await withdrawals.withdrawn_from(session, case_id, number)
     known: set[str] = set()
     found: dict[str, tuple[int, Criterion]] = {}
     for place in dict.fromkeys(places):
-        for criterion in await criteria_of(session, case_id, place):
+        for criterion in await cases.criteria_of(session, case_id, place):
             known.add(criterion.id)
             if criterion.id == number:
-                found.setdefault(text_digest(criterion.criterion), (place, criterion))
+                found.setdefault(withdrawals.text_digest(criterion.criterion), (place, criterion))
     if not found:
         where = f"revision {revision} of case {case_id}" if revision is not None else f"case {case_id}"
         listed = ", ".join(f"{case_id}-{i}" for i in sorted(known, key=lambda i: (len(i), i)))
@@ -195,13 +179,13 @@ async def find_criterion(
 
 async def _withdraw_case(
     session: Session, case_id: str, status: CaseStatus, kind: WithdrawalKind, reason: str, by: str | None
-) -> tuple[Withdrawal, bool]:
-    if (known := await find_withdrawal(session, case_id, kind)) is not None:
+) -> tuple[withdrawals.Withdrawal, bool]:
+    if (known := await withdrawals.find_withdrawal(session, case_id, kind)) is not None:
         return known, True
     latest = await load_latest_case(session, case_id)
     if status is not CaseStatus.WITHDRAWN:
-        await set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
-    made = await add_withdrawal(
+        await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
+    made = await withdrawals.add_withdrawal(
         session, case_id=case_id, revision=latest.revision, kind=kind, reason=reason, withdrawn_by=by
     )
     return made, False
@@ -215,24 +199,24 @@ async def _withdraw_criterion(
     kind: WithdrawalKind,
     reason: str,
     by: str | None,
-) -> tuple[Withdrawal, bool]:
+) -> tuple[withdrawals.Withdrawal, bool]:
     revision, criterion = part
-    digest = text_digest(criterion.criterion)
-    if (known := await find_withdrawal(session, case_id, kind, digest)) is not None:
+    digest = withdrawals.text_digest(criterion.criterion)
+    if (known := await withdrawals.find_withdrawal(session, case_id, kind, digest)) is not None:
         return known, True
     if status is CaseStatus.WITHDRAWN:
         raise CheckFailed(f"the whole case {case_id} is withdrawn already")
     latest = await load_latest_case(session, case_id)
-    left = without_criteria(latest.rubric, {digest})
+    left = withdrawals.without_criteria(latest.rubric, {digest})
     new_revision = None
     if len(left.criteria) < len(latest.rubric.criteria):
-        if (thin := too_thin(left)) is not None:
+        if (thin := withdrawals.too_thin(left)) is not None:
             raise CheckFailed(
                 f"without {case_id}-{criterion.id} the rubric would have {thin}",
                 hint="withdraw the case instead, without --criterion",
             )
-        new_revision = (await add_revision(session, case_id, replace(latest, rubric=left))).revision
-    made = await add_withdrawal(
+        new_revision = (await cases.add_revision(session, case_id, replace(latest, rubric=left))).revision
+    made = await withdrawals.add_withdrawal(
         session,
         case_id=case_id,
         revision=revision,
@@ -245,9 +229,9 @@ async def _withdraw_criterion(
     return made, False
 
 
-async def load_latest_case(session: Session, case_id: str) -> StoredCase:
+async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:
     """The latest revision of a case. Raises UsageError if it has none."""
-    found = await latest_case(session, case_id)
+    found = await cases.latest_case(session, case_id)
     if found is None:
         raise UsageError(f"case {case_id} has no revision")
     return found

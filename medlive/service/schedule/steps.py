@@ -13,17 +13,7 @@ from typing import Any
 
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
-from medlive.db.runs import (
-    CURATE,
-    CURATION_QUEUE,
-    PRUNE,
-    SCHEDULER,
-    STALLED_AFTER_S,
-    History,
-    Run,
-    load_history,
-    queue_state,
-)
+from medlive.db import runs
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -38,7 +28,7 @@ FREEZE_TIMEOUT = timedelta(hours=6)
 """How long a freeze waits for workers; then it freezes what is decided."""
 NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
-BY_HAND = {QUEUE: CURATE, RETENTION: PRUNE}
+BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand."""
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -75,7 +65,7 @@ class StepState:
     """Its slot while it is not done, else its next weekly time."""
     overdue: bool
     """Whether it is not done a day after its time; never on an instance without harvests."""
-    latest: Run | None
+    latest: runs.Run | None
 
     @property
     def command(self) -> str:
@@ -134,7 +124,7 @@ async def read_states(
     """The state of every step; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
     times = step_times(settings)
     async with database.begin() as session:
-        history = await load_history(session)
+        history = await runs.load_history(session)
         jobs, workers = await pending_jobs(session)
     blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
     fetching = fetch_settings(settings)
@@ -159,12 +149,14 @@ def summarize_counts(counts: Mapping[str, Any]) -> str:
 
 async def pending_jobs(session: Any) -> tuple[int, int]:
     """How many curation jobs are open, and how many workers are alive."""
-    return await queue_state(session, CURATION_QUEUE, alive_within=timedelta(seconds=STALLED_AFTER_S))
+    return await runs.queue_state(
+        session, runs.CURATION_QUEUE, alive_within=timedelta(seconds=runs.STALLED_AFTER_S)
+    )
 
 
 def step_states(
     times: Mapping[str, WeeklyTime],
-    history: History,
+    history: runs.History,
     moment: datetime,
     *,
     blocked: Mapping[str, str] | None = None,
@@ -207,7 +199,7 @@ def step_states(
     return found
 
 
-def _retry_time(attempt: Run | None, week: str) -> datetime | None:
+def _retry_time(attempt: runs.Run | None, week: str) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
     if attempt is None or attempt.week != week or attempt.outcome is not RunOutcome.FAILED:
         return None
@@ -222,7 +214,7 @@ class _StepRecord:
     """The latest week it was done for."""
     expected: bool
     """Whether it is to be run at all."""
-    latest: Run | None
+    latest: runs.Run | None
     since: datetime | None
     """Delays count from the first harvest; None where only files are imported."""
     reopened: bool = False
@@ -243,7 +235,7 @@ def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> date
     return slot
 
 
-def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _StepRecord:
+def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
     if name == FREEZE:
         return _freeze_record(slot_week, present, history)
     if not name.startswith(_HARVEST):
@@ -254,7 +246,7 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
     return _StepRecord(known.done_week, True, known.latest, known.first_at)
 
 
-def _freeze_record(slot_week: str, present: str, history: History) -> _StepRecord:
+def _freeze_record(slot_week: str, present: str, history: runs.History) -> _StepRecord:
     # An earlier week is caught up only where something was done since the last snapshot.
     expected = slot_week == present or any(
         (history.frozen_week or "") < week <= slot_week for week in history.weeks
@@ -263,11 +255,11 @@ def _freeze_record(slot_week: str, present: str, history: History) -> _StepRecor
     at = history.frozen_at
     # The scheduler's own row ends after the snapshot is frozen, and has the counts.
     if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
-        latest = Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+        latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
     return _StepRecord(history.frozen_week, expected, latest, _first_harvest(history))
 
 
-def _task_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: History) -> _StepRecord:
+def _task_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
     """The record of a step that can also be run by hand."""
     # An earlier week is caught up only where something was done in it or before it.
     expected = slot_week == present or any(week <= slot_week for week in history.weeks)
@@ -288,13 +280,13 @@ def _task_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
     return _StepRecord(max(weeks, default=None), expected, latest, _first_harvest(history), reopened)
 
 
-def _first_harvest(history: History) -> datetime | None:
+def _first_harvest(history: runs.History) -> datetime | None:
     return min((h.first_at for h in history.harvests.values()), default=None)
 
 
 def _command(name: str) -> str:
-    return f"{SCHEDULER} {name.replace(':', ' ')}"
+    return f"{runs.SCHEDULER} {name.replace(':', ' ')}"
 
 
-def _newest(*runs: Run | None) -> Run | None:
+def _newest(*runs: runs.Run | None) -> runs.Run | None:
     return max((r for r in runs if r is not None), key=lambda run: run.started_at, default=None)
