@@ -23,7 +23,6 @@ def run(arguments: list[str]) -> int:
     """Run a command line and return its exit status."""
     from medlive import logs
     from medlive.cli.main import build
-    from medlive.errors import MedliveError
 
     debug = "--debug" in arguments or os.environ.get("MEDLIVE_DEBUG") == "1"
     logs.configure()
@@ -40,26 +39,29 @@ def run(arguments: list[str]) -> int:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
-    except MedliveError as exc:
-        if debug:
-            raise
-        logs.report_error(exc.message, exc.hint)
-        return exc.exit_status
-    except ModuleNotFoundError as exc:
-        if debug or (exc.name or "").split(".")[0] not in _SERVICE:
-            raise
-        logs.report_error(
-            f"this command needs medlive[service] ({exc.name} is not installed)", "pip install 'medlive[service]'"
-        )
-        return 2
     except Exception as exc:
         if debug:
             raise
-        logs.report_error(
-            f"internal error: {type(exc).__name__}: {str(exc)[:500]}",
-            "run it again with --debug for the traceback, and report it",
-        )
-        return 1
+        return _report(exc)
+
+
+def _report(error: Exception) -> int:
+    """Log the error for the user; the exit status."""
+    from medlive import logs
+    from medlive.errors import MedliveError
+
+    if isinstance(error, MedliveError):
+        logs.report_error(error.message, error.hint)
+        return error.exit_status
+    if isinstance(error, ModuleNotFoundError) and (error.name or "").split(".")[0] in _SERVICE:
+        missing = f"this command needs medlive[service] ({error.name} is not installed)"
+        logs.report_error(missing, "pip install 'medlive[service]'")
+        return 2
+    logs.report_error(
+        f"internal error: {type(error).__name__}: {str(error)[:500]}",
+        "run it again with --debug for the traceback, and report it",
+    )
+    return 1
 
 
 def _interrupted() -> int:

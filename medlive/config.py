@@ -3,6 +3,7 @@
 import os
 import tomllib
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -261,24 +262,13 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
     origins: dict[str, str] = {}
     for name in CONFIG_FILES:
         path = _config_file(folder, name)
-        if not path.is_file():
-            continue
-        try:
-            table = tomllib.loads(path.read_text(encoding="utf-8"))
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
-            raise ConfigError(f"{path} cannot be read: {exc}") from exc
-        _merge(values, table, str(path), origins, ())
-    values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
-    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
-    if url := env.get("MEDLIVE_DATABASE_URL"):
-        values["database_url"] = url
-        origins["database_url"] = "MEDLIVE_DATABASE_URL"
-    for key, text in env.items():
-        # Compose sets variables to "" that the user left out.
-        if text and key.startswith(_PREFIX) and "__" in key:
-            path_parts = tuple(part.lower() for part in key[len(_PREFIX) :].split("__"))
-            _set(values, path_parts, _parsed(text), key)
-            origins[".".join(path_parts)] = key
+        if path.is_file():
+            try:
+                table = tomllib.loads(path.read_text(encoding="utf-8"))
+            except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as exc:
+                raise ConfigError(f"{path} cannot be read: {exc}") from exc
+            _merge(values, table, str(path), origins)
+    _merge_environment(values, env, origins)
     try:
         settings = Settings.model_validate(values)
     except ValidationError as exc:
@@ -303,20 +293,16 @@ def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
     """(dotted key, value, origin) of every setting, secrets masked."""
     rows: list[tuple[str, Any, str]] = []
 
-    def walk(value: Any, path: tuple[str, ...]) -> None:
+    def walk(value: Any, name: str) -> None:
         if isinstance(value, dict) and value:
             for key in value:
-                walk(value[key], (*path, str(key)))
-            return
-        name = ".".join(path)
-        rows.append((name, value, loaded.origins.get(name, "default")))
+                walk(value[key], f"{name}.{key}" if name else str(key))
+        else:
+            rows.append((name, value, loaded.origins.get(name, "default")))
 
-    dumped = loaded.settings.model_dump(mode="json", exclude={"database_url"})
-    if loaded.settings.database_url is not None:
-        dumped["database_url"] = mask_url(loaded.settings.database_url.get_secret_value())
-    else:
-        dumped["database_url"] = f"embedded, under {loaded.settings.home}"
-    walk(dumped, ())
+    url, home = loaded.settings.database_url, loaded.settings.home
+    shown = f"embedded, under {home}" if url is None else mask_url(url.get_secret_value())
+    walk({**loaded.settings.model_dump(mode="json"), "database_url": shown}, "")
     return sorted(rows, key=lambda row: row[0])
 
 
@@ -331,31 +317,29 @@ def mask_url(url: str) -> str:
 
 
 def _merge(
-    into: dict[str, Any], table: Mapping[str, Any], origin: str, origins: dict[str, str], path: tuple[str, ...]
+    into: dict[str, Any], table: Mapping[str, Any], origin: str, origins: dict[str, str], above: str = ""
 ) -> None:
     for key, value in table.items():
-        here = (*path, key)
-        if isinstance(value, dict):
-            below = into.setdefault(key, {})
-            if isinstance(below, dict):
-                _merge(below, value, origin, origins, here)
-                continue
-        into[key] = value
-        origins[".".join(here)] = origin
+        below = into.setdefault(key, {}) if isinstance(value, dict) else None
+        if isinstance(below, dict):
+            _merge(below, value, origin, origins, f"{above}{key}.")
+        else:
+            into[key] = value
+            origins[f"{above}{key}"] = origin
 
 
-def _set(values: dict[str, Any], path: tuple[str, ...], value: Any, variable: str) -> None:
-    for part in path[:-1]:
-        below = values.setdefault(part, {})
-        if not isinstance(below, dict):
-            raise ConfigError(f"{variable}: {part} is a single value, not a table")
-        values = below
-    values[path[-1]] = value
-
-
-def _parsed(text: str) -> Any:
-    """Parse a variable's text as a TOML value, else keep the text."""
-    try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text
+def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]) -> None:
+    values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
+    origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
+    if url := env.get("MEDLIVE_DATABASE_URL"):
+        values["database_url"] = url
+        origins["database_url"] = "MEDLIVE_DATABASE_URL"
+    for variable, text in env.items():
+        # Compose sets variables to "" that the user left out.
+        if text and variable.startswith(_PREFIX) and "__" in variable:
+            value: Any = text
+            with suppress(tomllib.TOMLDecodeError):
+                value = tomllib.loads(f"value = {text}")["value"]
+            for part in reversed(variable[len(_PREFIX) :].lower().split("__")):
+                value = {part: value}
+            _merge(values, value, variable, origins)

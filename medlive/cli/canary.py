@@ -94,19 +94,17 @@ def _counts(tally: dict[str, int]) -> str:
 
 
 def _row(result: CanaryCheck) -> dict[str, object]:
+    marked, replies = result.marked, (s for s in result.seen if s.outcome is not Outcome.NOT_ASKED)
     return {
-        "version": result.marked.version, "canary": result.marked.canary,
-        "decoy": result.marked.decoy, "decoy_made_by": "uuid5(canary, 'decoy')",
-        "control_version": result.marked.never,
-        "verdict": result.verdict.value, "why": result.why,
-        "longest_run": result.run, "unseen_digits": 16,
+        "version": marked.version, "canary": marked.canary, "decoy": marked.decoy,
+        "decoy_made_by": "uuid5(canary, 'decoy')", "control_version": marked.never,
+        "verdict": result.verdict.value, "why": result.why, "longest_run": result.run, "unseen_digits": 16,
         "odds_of_a_guess": result.odds if result.verdict is Verdict.SHOWN else None,
         "probes": result.tally(control=False), "controls": result.tally(control=True),
         "replies": [
             {"wording": s.probe.wording, "characters_given": s.probe.given, "control": s.probe.control,
              "outcome": s.outcome.value, "run": s.run, "decoy_run": s.decoy_run, "offered": s.offered,
              "said": s.said}
-            for s in result.seen
-            if s.outcome is not Outcome.NOT_ASKED
+            for s in replies
         ],
     }  # fmt: skip

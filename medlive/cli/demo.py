@@ -54,25 +54,19 @@ def command(
     assert frozen is not None
     assert scores is not None
     paths: dict[str, Any] = {
-        "snapshot": frozen.path,
-        "report": done.report,
-        "runs": [m.run.run.path for m in scores.models],
+        "snapshot": frozen.path, "report": done.report, "runs": [m.run.run.path for m in scores.models],
         "home": settings.home,
-    }
+    }  # fmt: skip
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
-        "funnel": done.curated["funnel"],
-        "new_threads": done.new_threads,
-        "calls": done.curated["calls"],
-        "replayed": done.curated["replayed"],
+        **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
+        **{name: getattr(done, name) for name in ("new_threads", "verified_steps", "skipped_steps", "seconds")},
         "snapshot": {
             "version": frozen.version, "cases": frozen.cases, "criteria": frozen.criteria,
             "publishable": frozen.publishable, "already_frozen": frozen.already,
         },
-        "verified_steps": done.verified_steps, "skipped_steps": done.skipped_steps,
         "scores": scores_json(scores),
         "paths": paths,
-        "seconds": done.seconds,
     }  # fmt: skip
     print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
     if not as_json:

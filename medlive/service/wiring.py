@@ -256,15 +256,9 @@ def grader_engine(
     """
     if (model is None) != (base_url is None):
         raise UsageError("give --grader and --base-url together, or neither to use the configured grader")
-    if model is not None and base_url is not None:
-        return open_endpoint(
-            model,
-            base_url,
-            api_key_env=api_key_env,
-            parameters=_merged({}, parameters),
-            concurrency=concurrency,
-            timeout_s=timeout_s,
-            price=(prices or {}).get(model),
+    if model is not None:
+        settings = RoleSettings(
+            engine="openai", model=model, base_url=base_url, api_key_env=api_key_env, concurrency=concurrency
         )
     sent = _merged(settings.parameters, parameters)
     settings = settings.model_copy(update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent})

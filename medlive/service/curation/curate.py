@@ -77,15 +77,10 @@ async def run_curation(
 ) -> dict[str, Any]:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
-    Args:
-        limit: Most threads to filter; None for all.
-        retry_failed: Also retry threads that failed `max_attempts` times.
-        again: Also queue every thread that this pipeline has not decided.
-        exhaustive: See `CurationSettings`.
-        record: Collects the agents' replies.
-
-    Returns:
-        The run's counts and costs, the state of its endpoints, and the funnel over all threads.
+    Judges at most `limit` new threads; `retry_failed` includes threads that failed `max_attempts` times, and
+    `again` those that another pipeline has decided. `exhaustive` is a `CurationSettings` field; `record` collects
+    the agents' replies. Returns the run's counts and costs, the state of its endpoints, and the funnel over all
+    threads.
     """
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
@@ -128,9 +123,8 @@ async def queue_again(
 ) -> int:
     """Queue failed revisions, and those that passed the filters and were never curated; how many.
 
-    Args:
-        max_attempts: Revisions that failed so often in this pipeline are left out; None for no limit.
-        anew: Also queue what other pipelines have decided.
+    Revisions that failed `max_attempts` times in this pipeline are left out (None: none are); with `anew` also
+    those are queued that other pipelines have decided.
     """
     async with database.begin() as session:
         failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)

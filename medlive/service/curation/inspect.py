@@ -60,8 +60,23 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         decided = await latest_curation(session, revision)
         curation = await load_curation(session, decided.id) if decided is not None else None
         status, case = await case_of_thread(session, stored.thread_pk) or (None, None)
-        reviews = await reviews_of(session, case.case_id) if case else []
-        criteria = await criteria_of(session, case.case_id, case.revision) if case else []
+        reviews, criteria, shown_case = [], [], None
+        if case is not None and status is not None:
+            reviews = await reviews_of(session, case.case_id)
+            criteria = await criteria_of(session, case.case_id, case.revision)
+            plain = (
+                "case_id",
+                "revision",
+                "specialty",
+                "narrative",
+                "query",
+                "advice",
+                "no_negative",
+                "publishable",
+            )
+            shown_case = {name: getattr(case, name) for name in plain} | {
+                "theme": case.theme.value, "status": status.status.value, "status_reason": status.status_reason,
+            }  # fmt: skip
     raw = normalised(stored.thread)
     shown = deidentified(raw, thread_language(raw))
     return {
@@ -69,18 +84,9 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         "origin": origin,
         "filters": filters,
         "curation": asdict(curation) if curation else None,
-        "decided": decided
-        and {
-            "at": decided.started_at.isoformat(), "attempt": decided.attempt, "pipeline": decided.pipeline_digest,
-        },
-        "case": case
-        and status
-        and {
-            "case_id": case.case_id, "revision": case.revision, "theme": case.theme.value,
-            "specialty": case.specialty, "narrative": case.narrative, "query": case.query, "advice": case.advice,
-            "no_negative": case.no_negative, "publishable": case.publishable, "status": status.status.value,
-            "status_reason": status.status_reason,
-        },
+        "decided": decided and {"at": decided.started_at.isoformat(), "attempt": decided.attempt,
+                                "pipeline": decided.pipeline_digest},
+        "case": shown_case,
         "criteria": [asdict(c) for c in criteria],
         "reviews": [asdict(r) for r in reviews],
     }  # fmt: skip

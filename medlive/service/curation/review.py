@@ -59,12 +59,8 @@ async def drop_element(
 ) -> Curation:
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
-    The case is ready when nothing else holds it. Nothing is changed when an error is raised.
-
-    Raises:
-        UsageError: If the case cannot do without the element.
-        CheckFailed: If the case is not held.
-        EndpointUnavailable: If an engine gives no usable reply.
+    The case is ready when nothing else holds it. Nothing is changed when an error is raised: UsageError if the
+    case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:

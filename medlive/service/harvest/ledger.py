@@ -63,13 +63,10 @@ class PostgresLedger:
         fetcher: Fetcher,
         tick: Callable[[int], None] = lambda _: None,
     ) -> None:
-        """Open the ledger of a run.
+        """Open the ledger of a run, with its archive in `folder`; `tick` gets the number of threads read.
 
-        Args:
-            folder: The archive's folder.
-            operator: The contact named in its files.
-            overlap: How far before the latest activity of earlier runs lists are read again.
-            tick: Called with the number of threads that were read.
+        `operator` is the contact named in its files; lists are read again from `overlap` before the latest
+        activity of earlier runs.
         """
         self._database = database
         self._run = run

@@ -57,9 +57,8 @@ async def take_down(
     A case in frozen snapshots is withdrawn, and their errata are rewritten without the reason. Repeating it
     finishes what a kill interrupted. `dry_run` counts without changing anything.
 
-    Raises:
-        UsageError: If the source is unknown or the reason is empty or longer than 2,000 characters.
-        CheckFailed: While the source is being harvested or the thread curated, as new rows would be missed.
+    Raises UsageError for an unknown source and a reason that is empty or longer than 2,000 characters, CheckFailed
+    while the source is being harvested or the thread curated, as new rows would be missed.
     """
     reason = reason.strip()
     if not 1 <= len(reason) <= 2000:

@@ -95,11 +95,8 @@ async def freeze(
         hold_out: Share of the cases never published before that is held out, in [0, 1); None for the settings'.
         anew: Discard the cases that an unfinished freeze of the week selected.
 
-    Raises:
-        UsageError: If the week cannot be frozen.
-        CheckFailed: If no case passes the gates, or selected cases were withdrawn meanwhile.
-        DiskFull: If the folder does not fit on the disk.
-        Locked: If another process is freezing.
+    Raises UsageError if the week cannot be frozen, CheckFailed if no case passes the gates or selected cases were
+    withdrawn meanwhile, DiskFull, and Locked if another process is freezing.
     """
     version = week or iso_week(now())
     if week_end(version) is None:

@@ -53,16 +53,10 @@ async def withdraw(
 ) -> WithdrawResult:
     """Withdraw a case, or one criterion of it, and rewrite the errata; repeating it changes nothing.
 
-    Args:
-        reason: Published with the errata.
-        criterion_id: `c3` or `<case id>-c3`, in the latest revision or one that a frozen snapshot contains.
-        revision: Which revision, where the id names criteria with different words.
-        key_file: Signs the errata; None reads the environment (`medlive.integrity.signing.load_signing_key`).
-        dry_run: Check and report, without storing anything.
-
-    Raises:
-        UsageError: If the id is unknown or the reason cannot be published.
-        CheckFailed: If too few criteria would be left.
+    The reason is published. A criterion is named `c3` or `<case id>-c3`, in the latest revision, one that a frozen
+    snapshot contains, or `revision`. `key_file` signs the errata (default: `load_signing_key`). `dry_run` stores
+    nothing. Raises UsageError for an unknown id or a reason that cannot be published, and CheckFailed if too few
+    criteria would be left.
     """
     reason = check_public_reason(reason)
     by = check_person_name(by)

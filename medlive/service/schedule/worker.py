@@ -46,14 +46,8 @@ async def run_worker(
 ) -> dict[str, Any]:
     """Curate queued threads until `stop` is set, finish those begun, and return the counts.
 
-    Args:
-        ready: Called when the worker has started.
-        report: Called every REPORT_S seconds with the counts so far, if anything was decided since.
-
-    Raises:
-        DatabaseUnavailable: If the database or the queue is lost.
-        IndexMissing: If there is no evidence index.
-        ConfigError: If a role is not configured.
+    `ready` is called when the worker has started, `report` every REPORT_S seconds with the counts so far, if
+    anything was decided since. Raises DatabaseUnavailable, IndexMissing, and ConfigError.
     """
     total = CurationCounts()
 
