@@ -48,7 +48,6 @@ from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.manifest import IndexManifest
-from medlive.evidence.measure import ndcg_at, recall_at
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Passage, Query
 from medlive.evidence.retriever import IndexRetriever, RetrieverName
@@ -82,6 +81,25 @@ class Report:
         for row in (columns, ["---"] * len(columns), *rows):
             self.say(f"| {' | '.join(row)} |")
         self.say("")
+
+
+def recall_at(found: Sequence[str], relevant: set[str], k: int) -> float:
+    """Return the share of the relevant documents in the first k, 0 to 1. Raises ValueError if none is relevant."""
+    if not relevant:
+        raise ValueError("no document is relevant")
+    return len(relevant.intersection(found[:k])) / len(relevant)
+
+
+def ndcg_at(found: Sequence[str], gains: Mapping[str, float], k: int) -> float:
+    """Normalised discounted cumulative gain of the first k, 0 to 1; a gain is taken as it is, log base 2.
+
+    Järvelin and Kekäläinen, TOIS 2002, with the discount log2(rank + 1). A document without a gain has 0. Raises
+    ValueError when no document has a gain, so that no order is better than another.
+    """
+    best = sum(gain / math.log2(n + 2) for n, gain in enumerate(sorted(gains.values(), reverse=True)[:k]))
+    if best <= 0:
+        raise ValueError("no document has a gain")
+    return sum(gains.get(name, 0.0) / math.log2(n + 2) for n, name in enumerate(found[:k])) / best
 
 
 class HashedWords:

@@ -35,6 +35,7 @@ def _print(status: dict[str, Any]) -> None:
         title="Sources",
     )  # fmt: skip
     print_steps(status["steps"])
+    say(f"retriever: {status['retriever']}")
     if not status["scheduler_active"]:
         say("no scheduler is running: the steps are taken by cron, by hand, or not at all")
     paid = ["replies", "tokens in", "cached", "tokens out", "USD"]

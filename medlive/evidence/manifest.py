@@ -9,8 +9,9 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
-from medlive.errors import IndexCorrupt, IndexMissing, IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated
 from medlive.evidence.encoder import EncoderIdentity
+from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_models, missing_models
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 2
@@ -207,17 +208,17 @@ def read_manifest(folder: Path) -> IndexManifest:
         raise IndexMissing(f"there is no evidence index at {folder}", hint=HINT) from exc
     except OSError as exc:
         raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}", hint=HINT) from exc
+    header = _header(folder)
+    if header is not None and header.format_version != FORMAT_VERSION:
+        raise IndexOutdated(
+            f"{place} has format {header.format_version}, this medlive reads format {FORMAT_VERSION}", hint=HINT
+        )
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
-        version = _format_version(text)
-        if version is not None and version != FORMAT_VERSION:
-            raise _other_format(place, version) from exc
         first = exc.errors()[0]
         cause = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else first["msg"]
         raise IndexCorrupt(f"{place} is not a valid index manifest: {cause}", hint=HINT) from exc
-    if manifest.format_version != FORMAT_VERSION:
-        raise _other_format(place, manifest.format_version)
     expected = index_digest(manifest.parameters, manifest.corpus_digests, manifest.dense)
     if manifest.index_digest != expected:
         raise IndexCorrupt(
@@ -231,30 +232,42 @@ class _Named(BaseModel):
     name: str
 
 
-class _Corpora(BaseModel):
+class _Header(BaseModel):
+    format_version: int
     corpora: tuple[_Named, ...]
+
+
+def _header(folder: Path) -> _Header | None:
+    try:
+        return _Header.model_validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValidationError):
+        return None
 
 
 def named_corpora(folder: Path) -> frozenset[str]:
     """Return the corpora named in the manifest of `folder`, even if the rest is invalid."""
+    header = _header(folder)
+    return frozenset(entry.name for entry in header.corpora) if header else frozenset()
+
+
+def describe_retriever(folder: Path, settings: EncoderSettings, retriever: str | None = None) -> str:
+    """Return in a line which retriever searches the index in `folder`, and why it is not hybrid where it is not.
+
+    `retriever` is the configured one; None for the index's own.
+    """
     try:
-        return frozenset(
-            entry.name for entry in _Corpora.model_validate_json((folder / MANIFEST).read_bytes()).corpora
-        )
-    except (OSError, ValidationError):
-        return frozenset()
-
-
-class _AnyFormat(BaseModel):
-    format_version: int
-
-
-def _format_version(text: bytes) -> int | None:
-    try:
-        return _AnyFormat.model_validate_json(text).format_version
-    except ValidationError:
-        return None
-
-
-def _other_format(place: Path, version: int) -> IndexOutdated:
-    return IndexOutdated(f"{place} has format {version}, this medlive reads format {FORMAT_VERSION}", hint=HINT)
+        manifest = read_manifest(folder)
+    except EvidenceUnavailable as exc:
+        return f"none: {exc.message}"
+    index = f"index {folder.name} of {manifest.built_at:%Y-%m-%d}"
+    missing = missing_models(find_models(settings))
+    if manifest.encoder is None:
+        why = missing or "the index has no vectors, build it again: medlive evidence build CORPUS..."
+        return f"BM25, {index} (not hybrid: {why})"
+    name = retriever or manifest.retriever
+    if name == "bm25":
+        return f"BM25, {index} (not hybrid: configured as bm25)"
+    if manifest.encoder.where == "medcpt" and missing:
+        return f"none: {index} needs MedCPT ({missing}; {DOWNLOAD})"
+    encoder = "MedCPT" if manifest.encoder.name == "medcpt" else manifest.encoder.name
+    return f"{'BM25 + ' if name == 'hybrid' else ''}{encoder}, {index}"

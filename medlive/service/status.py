@@ -11,8 +11,11 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
+from medlive.evidence.manifest import describe_retriever
 from medlive.service.database import open_database
+from medlive.service.paths import index_path
 from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+from medlive.service.wiring import encoder_settings
 
 
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
@@ -63,6 +66,9 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         ],
         "steps": steps,
         "scheduler_active": active,
+        "retriever": describe_retriever(
+            index_path(settings), encoder_settings(settings), settings.evidence.retriever
+        ),
         "problems": problems,
     }
 

@@ -100,20 +100,11 @@ def _measured(
 ) -> dict[str, Any]:
     import numpy as np
 
-    from medlive.evidence.measure import batch_seconds, latencies, ranked_documents
+    from medlive.evidence.measure import timed_search
     from medlive.evidence.open_index import open_index
 
     retriever = open_index(folder, settings=encoder_settings(models), encoder=encoder, retriever=name)
-    texts = [item.query for item in items]
-
-    async def measure() -> tuple[list[list[str]], list[float], float]:
-        return (
-            await ranked_documents(retriever, texts, K),
-            await latencies(retriever, texts, K),
-            await batch_seconds(retriever, texts, K),
-        )
-
-    ranked, seconds, batch = wait_for(measure())
+    ranked, seconds, batch = wait_for(timed_search(retriever, [item.query for item in items], K))
     row: dict[str, Any] = {"retriever": name}
     for depth in DEPTHS:
         row[f"recall@{depth}"] = mean_and_interval(

@@ -17,7 +17,7 @@ from medlive.evidence.build import DensePlan, Progress, build_index, prune
 from medlive.evidence.choice import plan_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.folders import EncoderSettings
-from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, read_manifest
+from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, describe_retriever, read_manifest
 from medlive.evidence.open_index import open_index, verify_index
 from medlive.evidence.passage import Hit, Query
 from medlive.evidence.vectors import VectorStore
@@ -264,3 +264,17 @@ def test_without_models_the_plan_is_words_alone_and_says_why(tmp_path: Path) -> 
     assert plan_index(tmp_path / "index", "none", settings(tmp_path)) == (None, "no encoder was wanted")
     with pytest.raises(EvidenceUnavailable, match="MedCPT-Query-Encoder was not found"):
         plan_index(tmp_path / "index", "medcpt", settings(tmp_path))
+
+
+def test_the_retriever_is_described_in_a_line_with_what_is_missing(tmp_path: Path) -> None:
+    index, corpus = tmp_path / "default", open_corpus(corpus_file(tmp_path, "a", 40))
+    own = settings(tmp_path)
+    assert describe_retriever(index, own).startswith("none: there is no evidence index at")
+    day = f"{build_index([corpus], index).built_at:%Y-%m-%d}"
+    missing = "no encoder: ncbi/MedCPT-Query-Encoder and ncbi/MedCPT-Article-Encoder are not at hand"
+    assert describe_retriever(index, own) == f"BM25, index default of {day} (not hybrid: {missing})"
+    build_index([corpus], index, dense=plan(HashingEncoder()))
+    assert describe_retriever(index, own) == f"BM25 + hashing, index default of {day}"
+    assert describe_retriever(index, own, "bm25").endswith("(not hybrid: configured as bm25)")
+    build_index([corpus], index, dense=DensePlan(HashingEncoder(name="medcpt"), "medcpt", "a test's choice"))
+    assert describe_retriever(index, own).startswith(f"none: index default of {day} needs MedCPT (no encoder")

@@ -6,14 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from medlive.cli.evidence.bench import mean_and_interval
 from medlive.evidence.build import DensePlan, build_index, vectors_of
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import DenseKind, read_manifest
-from medlive.evidence.measure import dense_recall, known_items, ndcg_at, recall_at
+from medlive.evidence.measure import dense_recall, known_items
 from medlive.evidence.open_index import open_index, open_store
 from tests.support.hashing_encoder import HashingEncoder
 from tests.support.instance import Instance
@@ -40,37 +38,6 @@ WORDS = (
     "cold",
     "wind",
 )
-
-
-@given(
-    gains=st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(0, 8), min_size=2, max_size=30),
-    seed=st.integers(0, 9),
-    k=st.integers(1, 12),
-)
-@settings(max_examples=40, deadline=None)
-def test_ndcg_is_scikit_learns(gains: dict[str, int], seed: int, k: int) -> None:
-    metrics = pytest.importorskip("sklearn.metrics", reason="medlive[medcpt] is not installed: make medcpt")
-    found = random.Random(seed).sample(sorted(gains), len(gains))
-    if not any(gains.values()):
-        with pytest.raises(ValueError, match="gain"):
-            ndcg_at(found, gains, k)
-        return
-    scores = np.array([[-found.index(name) for name in gains]], dtype=float)
-    expected = metrics.ndcg_score(np.array([list(gains.values())]), scores, k=k)
-    assert ndcg_at(found, gains, k) == pytest.approx(expected)
-
-
-def test_ndcg_by_hand_with_documents_that_nobody_rated() -> None:
-    # Gains 3 and 1 at ranks 2 and 4; the best order has them at 1 and 2.
-    got = (3 / np.log2(3) + 1 / np.log2(5)) / (3 + 1 / np.log2(3))
-    assert ndcg_at(["x", "a", "y", "b"], {"a": 3, "b": 1, "c": 0}, 10) == pytest.approx(got)
-    assert ndcg_at([], {"a": 1}, 10) == 0
-
-
-def test_recall_by_hand() -> None:
-    assert recall_at(["x", "a", "b"], {"a", "b", "c"}, 2) == pytest.approx(1 / 3)
-    with pytest.raises(ValueError, match="relevant"):
-        recall_at(["x"], set(), 2)
 
 
 def test_an_interval_holds_the_mean_and_shrinks_with_queries() -> None:
