@@ -252,7 +252,9 @@ async def gullible_endpoint() -> AsyncIterator[Gullible]:
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()
-    model = Gullible(OpenAIEngine("gullible", f"http://127.0.0.1:{runner.addresses[0][1]}/v1", max_retries=0))
+    model = Gullible(
+        OpenAIEngine("model-as-served", f"http://127.0.0.1:{runner.addresses[0][1]}/v1", max_retries=0)
+    )
     try:
         yield model
     finally:
