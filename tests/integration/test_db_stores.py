@@ -381,7 +381,7 @@ async def test_impossible_decisions_are_refused(database: Database) -> None:
 
 async def test_a_decision_must_rest_on_what_is_stored(database: Database) -> None:
     [one] = await saved(database, thread())
-    with pytest.raises(MedliveError, match="not stored"):
+    with pytest.raises(IntegrityError, match="reply_digest"):
         async with database.begin() as session:
             await decide(session, one.revision_pk, KEPT)
     await keep_replies(database, KEPT)

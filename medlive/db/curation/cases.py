@@ -27,7 +27,7 @@ from medlive.db.tables.release import (
     SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
-)  # fmt: skip
+)
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.rubric.model import Criterion, Rubric

@@ -1,13 +1,15 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
+from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from datetime import datetime
 
-from sqlalchemy import exists, func, insert, select
+from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from medlive.db.mapping import add_row, read
 from medlive.db.tables.release import (
     CriterionRow,
     DisputeRow,
@@ -90,16 +92,11 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
     Taken from their texts anew where those are there: a later release may fold otherwise.
     """
     row, part = WithdrawalRow, CriterionRow
-    query = (
-        select(row.criterion_digest, part.criterion)
-        .outerjoin(
-            part,
-            (part.case_id == row.case_id)
-            & (part.revision == row.revision)
-            & (part.criterion_id == row.criterion_id),
-        )
-        .where(row.case_id == case_id, row.criterion_digest.is_not(None))
+    same = (
+        (part.case_id == row.case_id) & (part.revision == row.revision) & (part.criterion_id == row.criterion_id)
     )
+    query = select(row.criterion_digest, part.criterion).outerjoin(part, same)
+    query = query.where(row.case_id == case_id, row.criterion_digest.is_not(None))
     found = await session.execute(query)
     return {digest if criterion is None else text_digest(criterion) for digest, criterion in found if digest}
 
@@ -123,23 +120,12 @@ async def add_withdrawal(
     withdrawn_by: str | None = None,
 ) -> Withdrawal:
     """Record a withdrawal; the session has locked the case's row and found none of its kind."""
-    row = await session.scalar(
-        insert(WithdrawalRow)
-        .values(
-            case_id=case_id,
-            revision=revision,
-            criterion_id=criterion.id if criterion else None,
-            criterion_digest=text_digest(criterion.criterion) if criterion else None,
-            new_revision=new_revision,
-            kind=kind,
-            reason=reason,
-            withdrawn_by=withdrawn_by,
-        )
-        .returning(WithdrawalRow)
-    )
-    if row is None:
-        raise RuntimeError("the database returned no row of an insert")
-    return _withdrawal(row)
+    row = WithdrawalRow(case_id=case_id, revision=revision, new_revision=new_revision, kind=kind, reason=reason)
+    row.withdrawn_by = withdrawn_by
+    if criterion is not None:
+        row.criterion_id, row.criterion_digest = criterion.id, text_digest(criterion.criterion)
+    await add_row(session, row)
+    return read(Withdrawal, row, number=row.id)
 
 
 async def find_withdrawal(
@@ -149,34 +135,33 @@ async def find_withdrawal(
     row = WithdrawalRow
     query = select(row).where(row.case_id == case_id, row.kind == kind)
     found = await session.scalar(query.where(row.criterion_digest.is_not_distinct_from(criterion_digest)))
-    return None if found is None else _withdrawal(found)
+    return None if found is None else read(Withdrawal, found, number=found.id)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
     """Every withdrawal, oldest first."""
-    return [_withdrawal(row) for row in await session.scalars(select(WithdrawalRow).order_by(WithdrawalRow.id))]
+    rows = await session.scalars(select(WithdrawalRow).order_by(WithdrawalRow.id))
+    return [read(Withdrawal, row, number=row.id) for row in rows]
 
 
-async def reasons_for(session: AsyncSession, parent: str | None = None) -> dict[str, str]:
+async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     """Case id → the public reason, with its kind, of cases that were withdrawn or had a criterion withdrawn.
 
-    With `parent`, a snapshot's version, only those that it holds as they were before: a case that was revised
-    again since has another reason. A case's own withdrawal speaks louder than its criteria's.
+    Only of cases that the snapshot `parent` holds as they were before: a case that was revised again since has
+    another reason. A case's own withdrawal prevails over its criteria's.
     """
     row, member = WithdrawalRow, SnapshotMemberRow
-    query = select(row.case_id, row.criterion_id, row.kind, row.reason).order_by(row.id)
-    query = query.where(row.criterion_id.is_(None) | row.new_revision.is_not(None))
-    if parent is not None:
-        query = query.join(member, (member.case_id == row.case_id) & (member.version == parent)).where(
-            row.criterion_id.is_(None) | (member.revision < row.new_revision)
-        )
-    whole: dict[str, list[str]] = {}
-    parts: dict[str, list[str]] = {}
-    for case_id, criterion_id, kind, reason in await session.execute(query):
-        told = (whole if criterion_id is None else parts).setdefault(case_id, [])
-        if (said := f"{kind.value}: {reason}") not in told:
-            told.append(said)
-    return {case_id: "; ".join(told) for case_id, told in (parts | whole).items()}
+    query = (
+        select(row)
+        .join(member, (member.case_id == row.case_id) & (member.version == parent))
+        .where(row.criterion_id.is_(None) | (member.revision < row.new_revision))
+        .order_by(row.id)
+    )
+    reasons: dict[tuple[bool, str], dict[str, None]] = {}
+    for found in await session.scalars(query):
+        given = reasons.setdefault((found.criterion_id is None, found.case_id), {})
+        given[f"{found.kind.value}: {found.reason}"] = None
+    return {case_id: "; ".join(given) for (_, case_id), given in sorted(reasons.items(), key=lambda item: item[0])}
 
 
 async def load_errata(session: AsyncSession) -> Errata:
@@ -190,30 +175,20 @@ async def load_errata(session: AsyncSession) -> Errata:
     withdrawals = await list_withdrawals(session)
     if not withdrawals:
         return Errata()
-    frozen = list(
-        await session.scalars(
-            select(SnapshotRow.version)
-            .where(SnapshotRow.state == SnapshotState.FROZEN)
-            .order_by(SnapshotRow.version)
-        )
-    )
+    versions = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.FROZEN)
+    frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
     members = await _frozen_members(session)
     criteria = await _criteria_of_withdrawn(session)
     entries: list[Erratum] = []
     for found in withdrawals:
-        held: dict[str | None, list[tuple[str, int]]] = {}
-        parts = criteria.get((found.case_id, found.revision), {})
-        wanted = parts.get(found.criterion_id) if found.criterion_id else None
-        wanted = wanted or found.criterion_digest
-        for version, revision in members.get(found.case_id, ()):
-            if found.criterion_id is None:
-                held.setdefault(None, []).append((version, revision))
-                continue
-            for name, digest in criteria.get((found.case_id, revision), {}).items():
-                if digest == wanted:
-                    held.setdefault(name, []).append((version, revision))
-        for criterion_id in sorted(held, key=lambda i: i or ""):
-            entries.append(_erratum(found, criterion_id, held[criterion_id], frozen))
+        places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
+        wanted = criteria[found.case_id, found.revision].get(found.criterion_id or "", found.criterion_digest)
+        for version, revision in members[found.case_id]:
+            digests = criteria[found.case_id, revision] if found.criterion_id else {None: wanted or ""}
+            for name, digest in digests.items():
+                if name is None or digest == wanted:
+                    places[name].append((version, revision))
+        entries += [_erratum(found, i, places[i], frozen) for i in sorted(places, key=lambda i: i or "")]
     return Errata(entries=tuple(entries))
 
 
@@ -247,33 +222,18 @@ async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, in
         )
         .order_by(member.version)
     )
-    found: dict[str, list[tuple[str, int]]] = {}
+    found: dict[str, list[tuple[str, int]]] = defaultdict(list)
     for case_id, version, revision in await session.execute(query):
-        found.setdefault(case_id, []).append((version, revision))
+        found[case_id].append((version, revision))
     return found
 
 
-async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str, str]]:
+async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str | None, str]]:
     """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
     touched = select(WithdrawalRow.case_id).where(WithdrawalRow.criterion_id.is_not(None))
     row = CriterionRow
     query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(row.case_id.in_(touched))
-    found: dict[tuple[str, int], dict[str, str]] = {}
+    found: dict[tuple[str, int], dict[str | None, str]] = defaultdict(dict)
     for case_id, revision, criterion_id, criterion in await session.execute(query):
-        found.setdefault((case_id, revision), {})[criterion_id] = text_digest(criterion)
+        found[case_id, revision][criterion_id] = text_digest(criterion)
     return found
-
-
-def _withdrawal(row: WithdrawalRow) -> Withdrawal:
-    return Withdrawal(
-        number=row.id,
-        case_id=row.case_id,
-        revision=row.revision,
-        criterion_id=row.criterion_id,
-        criterion_digest=row.criterion_digest,
-        new_revision=row.new_revision,
-        kind=row.kind,
-        reason=row.reason,
-        withdrawn_by=row.withdrawn_by,
-        withdrawn_at=row.withdrawn_at,
-    )
