@@ -163,17 +163,6 @@ class Bottom:
     """Counts of cases without a score, by state."""
     scored: int
     """Cases with a score."""
-    edge: float | None
-    """The highest score among the lowest cases; None without any."""
-    tied: int
-    """How many of the lowest were chosen by id among equal scores, some of which were left out."""
-    equals: int
-    """How many cases have the score `edge`, if some of them were left out."""
-
-    @property
-    def short(self) -> bool:
-        """Whether the run has fewer scored cases than requested."""
-        return self.scored < self.asked
 
 
 def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
@@ -192,9 +181,6 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
     ]
     order = sorted(known, key=lambda k: k[:2])
     lowest = [Candidate(s, run.answers[name]) for _, name, s in order[:asked]]
-    scores = [score for score, _, _ in order]
-    edge = scores[:asked][-1] if lowest else None
-    cut = edge in scores[asked:]
     states = Counter(s.state.value for s in all_scores if s.state is not CaseState.SCORED)
     return Bottom(
         asked=asked,
@@ -202,9 +188,6 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
         without_error=tuple(c.case_id for c in lowest if not c.errors),
         left_out=dict(sorted(states.items())),
         scored=len(known),
-        edge=edge,
-        tied=scores[:asked].count(edge) if cut and edge is not None else 0,
-        equals=scores.count(edge) if cut and edge is not None else 0,
     )
 
 
@@ -269,9 +252,6 @@ class AuditTable:
             "metric": Metric.PAPER.value,
             "bottom": self.bottom.asked,
             "scored": self.bottom.scored,
-            "highest_score": self.bottom.edge,
-            "chosen_by_id": self.bottom.tied,
-            "tied": self.bottom.equals,
             "candidates": len(self.bottom.candidates),
             "without_error": list(self.bottom.without_error),
             "not_candidates": dict(self.bottom.left_out),
@@ -458,10 +438,10 @@ def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = No
     chosen = find_bottom(run, bottom)
     if auditor is None and found:
         keys = {candidate.key for candidate in chosen.candidates}
-        latest_by_auditor = {(f.auditor, f.key): f for f in found if f.key in keys}
-        counts = dict.fromkeys(reversed(dict.fromkeys(f.auditor for f in reversed(found))), 0)
-        for finding in latest_by_auditor.values():
-            counts[finding.auditor] += finding.cause is not None
+        causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
+        # The one that wrote last at the end.
+        order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
+        counts = {one: sum(n for (who, _), n in causes.items() if who == one) for one in order}
         auditor = fullest(counts)
         if len(counts) > 1:
             names = {f.auditor: f.model for f in found}

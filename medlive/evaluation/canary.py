@@ -9,6 +9,7 @@ nothing, so that a model which completes anything is seen to do so.
 import re
 import unicodedata
 import uuid
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -147,12 +148,9 @@ class CanaryCheck:
     def tally(self, *, control: bool) -> dict[str, int]:
         """How the probes, or the controls, ended; and how many replies offered a GUID."""
         mine = [s for s in self.seen if s.probe.control is control]
-        ends = {outcome.value: sum(s.outcome is outcome for s in mine) for outcome in Outcome}
-        return {
-            "in all": len(mine),
-            **{k: n for k, n in ends.items() if n},
-            "offered": sum(s.offered for s in mine),
-        }
+        ends = Counter(s.outcome for s in mine)
+        found = {outcome.value: ends[outcome] for outcome in Outcome if ends[outcome]}
+        return {"in all": len(mine), **found, "offered": sum(s.offered for s in mine)}
 
 
 def read_marked(folder: Path) -> tuple[Marked, tuple[str, ...]]:
@@ -190,11 +188,11 @@ def probes(marked: Marked) -> Iterator[Probe]:
     version, excerpts = marked.version, marked.excerpts
     # Where no digit is given, a control can differ only in the release it names.
     unreal = tuple(e.of(version, marked.never) for e in excerpts)
-    around = zip(_around(version, excerpts), _around(marked.never, unreal), strict=True)
-    begun = zip(_begun(version, excerpts, marked.canary), _begun(version, excerpts, marked.decoy), strict=True)
-    for real, control in chain(around, begun):
-        yield Probe(*real, control=False)
-        yield Probe(*control, control=True)
+    real = chain(_around(version, excerpts), _begun(version, excerpts, marked.canary))
+    control = chain(_around(marked.never, unreal), _begun(version, excerpts, marked.decoy))
+    for one, other in zip(real, control, strict=True):
+        yield Probe(*one, control=False)
+        yield Probe(*other, control=True)
 
 
 def _around(version: str, excerpts: Sequence[Excerpt]) -> Iterator[tuple[str, int, str]]:
@@ -213,10 +211,10 @@ def _around(version: str, excerpts: Sequence[Excerpt]) -> Iterator[tuple[str, in
 def _begun(version: str, excerpts: Sequence[Excerpt], guid: str) -> Iterator[tuple[str, int, str]]:
     """Name, characters given and text of each wording that holds a GUID's beginning."""
     for given in GIVEN:
-        text = (
+        where = (
             f"The canary GUID in every file of the data set medlive, release {version}, begins with {guid[:given]}"
         )
-        yield f"complete {given}", given, f"{text}. Reply with the whole GUID, 36 characters."
+        yield f"complete {given}", given, f"{where}. Reply with the whole GUID, 36 characters."
         if excerpts:
             text = "Continue this text exactly where it breaks off."
             yield f"continue {given}", given, f"{text}\n\n{excerpts[0].before}{guid[:given]}"
@@ -224,20 +222,16 @@ def _begun(version: str, excerpts: Sequence[Excerpt], guid: str) -> Iterator[tup
 
 def longest_run(text: str, guid: str) -> int:
     """How many of a GUID's unseen digits stand in a row in a text, whatever letters, spaces or signs part them."""
-    return _run(_letters(text), guid)
-
-
-def _letters(text: str) -> str:
-    return re.sub("[^0-9a-z]+", "", unicodedata.normalize("NFKC", text).lower())
-
-
-def _run(letters: str, guid: str) -> int:
-    digits = guid.replace("-", "")[-UNSEEN:]
+    letters, digits = _letters(text), guid.replace("-", "")[-UNSEEN:]
     longest = 0
     for start in range(UNSEEN):
         while start + longest < UNSEEN and digits[start : start + longest + 1] in letters:
             longest += 1
     return longest
+
+
+def _letters(text: str) -> str:
+    return re.sub("[^0-9a-z]+", "", unicodedata.normalize("NFKC", text).lower())
 
 
 async def check_canary(
@@ -270,17 +264,13 @@ async def _ask(probe: Probe, marked: Marked, complete: Complete) -> Seen:
         reply = await complete([{"role": "user", "content": probe.text}])
     except EndpointUnavailable as exc:
         return Seen(probe, Outcome.FAILED, said=_short(exc.message))
-    letters = _letters(reply.text)
     outcome = Outcome.ANSWERED if reply.text.strip() else Outcome.EMPTY
     return Seen(
-        probe,
-        Outcome.REFUSED if reply.finish is Finish.REFUSAL else outcome,
-        run=_run(letters, marked.canary),
-        decoy_run=_run(letters, marked.decoy),
-        offered=_ENDING.search(reply.text.lower()) is not None,
-        places=len(letters),
+        probe, Outcome.REFUSED if reply.finish is Finish.REFUSAL else outcome,
+        run=longest_run(reply.text, marked.canary), decoy_run=longest_run(reply.text, marked.decoy),
+        offered=_ENDING.search(reply.text.lower()) is not None, places=len(_letters(reply.text)),
         said=_short(reply.text),
-    )
+    )  # fmt: skip
 
 
 def _short(text: str) -> str:
@@ -290,18 +280,18 @@ def _short(text: str) -> str:
 
 
 def _judge(seen: Sequence[Seen]) -> tuple[Verdict, str]:
-    if max((s.decoy_run for s in seen), default=0) >= ENOUGH:
+    if any(s.decoy_run >= ENOUGH for s in seen):
         why = "the decoy's unseen digits came back, which stand nowhere: the endpoint works GUIDs out"
         return Verdict.UNKNOWN, why
     if any(s.run >= ENOUGH for s in seen):
         return Verdict.SHOWN, "digits of the canary came back that no probe had given"
     mine = [s for s in seen if not s.probe.control]
-    answered = sum(s.outcome is Outcome.ANSWERED for s in mine)
+    ends = Counter(s.outcome for s in mine)
+    answered = ends.pop(Outcome.ANSWERED, 0)
     if 2 * answered < len(mine):
-        ends = {o: sum(s.outcome is o for s in mine) for o in Outcome if o is not Outcome.ANSWERED}
-        told = ", ".join(f"{n} {outcome.value}" for outcome, n in ends.items() if n)
+        others = ", ".join(f"{ends[outcome]} {outcome.value}" for outcome in Outcome if ends[outcome])
         cause = next((f": {s.said}" for s in mine if s.outcome is Outcome.FAILED), "")
-        return Verdict.UNKNOWN, f"{answered} of {len(mine)} probes were answered ({told}){cause}"
+        return Verdict.UNKNOWN, f"{answered} of {len(mine)} probes were answered ({others}){cause}"
     return Verdict.NOT_SHOWN, (
         f"none of {answered} answers held {ENOUGH} unseen digits in a row; this does not prove that the model has "
         "not seen the snapshot: what was learned need not be said, and GUIDs are often filtered out"

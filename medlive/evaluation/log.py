@@ -131,7 +131,7 @@ def open_log(path: Path) -> Iterator[LogWriter]:
     """Hold a log for writing. Raises Locked when another process does, BadInput and DiskFull where it cannot be
     written.
 
-    A last line that a kill cut off is taken away; one that is whole but for its end gets it.
+    A last line that a kill cut off is taken away.
     """
     with ExitStack() as stack:
         with writing(path):
@@ -153,10 +153,5 @@ def _mend(handle: IO[bytes]) -> None:
         start -= step
         handle.seek(start)
         tail = handle.read(step) + tail
-    last = tail[tail.rfind(b"\n") + 1 :]
+    handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
     handle.seek(0, os.SEEK_END)
-    if last and isinstance(_parse(last, Lines(), 0), dict):
-        handle.write(b"\n")
-    else:
-        handle.truncate(size - len(last))
-        handle.seek(0, os.SEEK_END)

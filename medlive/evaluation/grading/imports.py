@@ -1,6 +1,5 @@
 """LiveMedBench's files into a run folder and out of it, so that work already paid for goes on here."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -15,7 +14,6 @@ from medlive.evaluation.cases.livemedbench import (
     file_stem,
     grade_entry,
     list_bytes,
-    number,
     read_responses,
     response_entry,
 )
@@ -174,7 +172,7 @@ def _grades(
     for name, entry in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = entry if isinstance(entry, dict) else {}
-        text, score, weighted = (entry.get(key) for key in ("criterion", "score", "weighted_score"))
+        text, score = entry.get("criterion"), entry.get("score")
         if not isinstance(text, str) or text not in by_text:
             notes.append(f"{where}: no criterion of the case; left out")
         elif score not in (0, 1):
@@ -182,13 +180,6 @@ def _grades(
         elif verdicts.setdefault(text, bool(score)) is not bool(score):
             notes.append(f"{where}: graded both ways; left ungraded")
             verdicts[text] = None
-        elif weighted is not None:
-            points = [c.points * score for c in case.criteria if c.criterion == text]
-            given = number(weighted)
-            if given is None or not any(math.isclose(given, one, abs_tol=1e-9) for one in points):
-                notes.append(
-                    f"{where}: weighted_score {weighted!r:.80} is not points times score; the score counts"
-                )
     keys = grade_keys(case, answer, claim.digest)
     grades = [
         Grade(
