@@ -91,22 +91,17 @@ async def fetch_snapshot(
         pause: Seconds before a failed request is repeated, doubled each time.
 
     Raises:
-        UsageError: If the version or the source is not valid.
-        BadInput: If the version is not published there.
+        UsageError, BadInput: If the version or the source is not valid, or the version is not published there.
         CheckFailed: If anything is not as published; the snapshot does not get its name then.
-        ServiceUnavailable: If the server refuses or cannot be reached.
-        DiskFull: If the disk is full.
+        ServiceUnavailable, DiskFull: If the server refuses or cannot be reached; if the disk is full.
     """
     if version != "latest" and week_end(version) is None:
         raise UsageError(f"{version!r} is neither a version such as 2026.W47 nor latest")
-    with writing_to(out), exclusive(_made(out) / _LOCK):
-        async with _reader(source, pause) as read:
-            return await _Fetch(read, source, out, public_key, progress).run(version)
-
-
-def _made(folder: Path) -> Path:
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
+    with writing_to(out):
+        await asyncio.to_thread(out.mkdir, parents=True, exist_ok=True)
+        with exclusive(out / _LOCK):
+            async with _reader(source, pause) as read:
+                return await _Fetch(read, source, out, public_key, progress).run(version)
 
 
 @dataclass
@@ -144,8 +139,7 @@ class _Fetch:
         return data
 
     async def _latest(self) -> _Latest:
-        data = await self._small(LATEST)
-        if data is None:
+        if (data := await self._small(LATEST)) is None:
             raise BadInput(f"{self.source} has no {LATEST}", hint="name the version, or check --from")
         try:
             return _Latest.model_validate_json(data)
@@ -166,8 +160,7 @@ class _Fetch:
         return data
 
     async def _signature(self, version: str) -> bytes:
-        data = await self._small(f"{folder_name(version)}/{SIGNATURE}")
-        if data is None:
+        if (data := await self._small(f"{folder_name(version)}/{SIGNATURE}")) is None:
             raise CheckFailed(f"medlive {version} at {self.source} is not signed")
         return data
 
@@ -196,8 +189,7 @@ class _Fetch:
         return folder
 
     async def _file(self, name: str, digest: str, most: int) -> bytes:
-        data = await self._small(name, most)
-        if data is None:
+        if (data := await self._small(name, most)) is None:
             raise BadInput(f"{name} is missing at {self.source}")
         if digest_bytes(data) != digest:
             raise CheckFailed(f"{name} at {self.source} has another digest than {SUMS} states")
@@ -205,16 +197,14 @@ class _Fetch:
 
     async def _errata(self, version: str) -> int | None:
         """Put the errata beside the snapshot, where `eval score` looks for them; return how many concern it."""
-        data = await self._small(ERRATA)
-        if data is None:
+        if (data := await self._small(ERRATA)) is None:
             return None
         signature = await self._small(ERRATA_SIGNATURE)
         found = read_errata(data, signature, f"{ERRATA} at {self.source}", self.key)
         path = self.out / ERRATA
-        known = {(e.id, e.criterion_id) for e in load_errata(path).entries} if path.exists() else set()
-        if known <= {(e.id, e.criterion_id) for e in found.entries}:
-            (self.out / ERRATA_SIGNATURE).unlink(missing_ok=True)
+        if not path.exists() or load_errata(path).keys <= found.keys:
             path.write_bytes(data)
+            (self.out / ERRATA_SIGNATURE).unlink(missing_ok=True)
             if signature is not None:
                 (self.out / ERRATA_SIGNATURE).write_bytes(signature)
         return len(found.affecting(version))
@@ -279,14 +269,12 @@ async def _get(session: "ClientSession", url: str, most: int, pause: float) -> b
 
 def _exists(target: Path, digest: str) -> bool:
     """Return whether the snapshot exists. Raises CheckFailed if something else has its name."""
-    if not os.path.lexists(target):
-        return False
-    if not (target / SUMS).is_file() or digest_file(target / SUMS) != digest:
+    if os.path.lexists(target) and not ((target / SUMS).is_file() and digest_file(target / SUMS) == digest):
         raise CheckFailed(
             f"{target} exists and is another snapshot than the one to fetch",
             hint="a published version never changes: find out which one is wrong",
         )
-    return True
+    return target.exists()
 
 
 def _parse_sums(sums: bytes) -> dict[str, str]:

@@ -28,7 +28,6 @@ from medlive.snapshot.verify.run import StepState, Trust, verify_snapshot
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")
 _LAST: Final = {"manifest.json": 1, SIGNATURE: 2, SUMS: 3}
-_MOST_ROUNDS: Final = 20
 
 Progress = Callable[[int, int], None]
 """(bytes done, bytes in all)."""
@@ -58,7 +57,7 @@ class PreparedRelease:
     @property
     def ancestry(self) -> dict[str, str]:
         """The digests of its ancestors and its own, by version."""
-        return {a.version: a.digest for a in self.manifest.lineage} | {self.manifest.version: self.digest}
+        return self.manifest.ancestry | {self.manifest.version: self.digest}
 
     def items(self) -> list[Item]:
         """The immutable files in the order they are sent."""
@@ -93,16 +92,18 @@ class Published:
 
 
 def prepare_release(folder: Path, public_key: PublicKey | None = None) -> PreparedRelease:
-    """Verify a snapshot and read what its publication needs.
+    """Verify a snapshot, with the given key or the one that it names, and read what its publication needs.
 
-    Args:
-        folder: The snapshot's folder.
-        public_key: The key that must have signed it; None accepts the key that it names.
-
-    Raises:
-        CheckFailed: If it fails verification, cannot be verified completely, is not publishable, or its errata
-            cannot be read.
+    Raises CheckFailed if it fails verification, cannot be verified completely, is not publishable, or its errata
+    cannot be read.
     """
+    manifest = _verified(folder, public_key)
+    others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
+    entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
+    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, public_key or _key_of(manifest)))
+
+
+def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
     report = verify_snapshot(folder, public_key=public_key)
     if not report.ok or report.manifest is None:
         raise CheckFailed(report.summary(), hint="only a snapshot that verifies can be published")
@@ -113,15 +114,11 @@ def prepare_release(folder: Path, public_key: PublicKey | None = None) -> Prepar
     if skipped:
         reasons = "; ".join(f"step {s.number}: {s.why}" for s in skipped)
         raise CheckFailed(f"{folder} could not be verified completely: {reasons}")
-    manifest = report.manifest
-    if not manifest.publishable:
-        raise CheckFailed(
-            f"medlive {manifest.version} is not publishable: " + "; ".join(manifest.why_not),
-            hint="no option overrides this",
-        )
-    others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
-    entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
-    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, public_key or _key_of(manifest)))
+    if not report.manifest.publishable:
+        reasons = "; ".join(report.manifest.why_not)
+        text = f"medlive {report.manifest.version} is not publishable: {reasons}"
+        raise CheckFailed(text, hint="no option overrides this")
+    return report.manifest
 
 
 def publish(
@@ -132,9 +129,7 @@ def publish(
     dry_run: bool = False,
     progress: Progress = lambda done, total: None,
 ) -> Published:
-    """Copy a snapshot to a target and update latest.json, feed, page and errata.
-
-    Files that exist with the same bytes are not sent again.
+    """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
     Args:
         prepared: The snapshot.
@@ -167,26 +162,27 @@ def publish(
 
 def _missing_items(prepared: PreparedRelease, target: Target, done: Published) -> list[Item]:
     """Return what has yet to be sent. Raises CheckFailed if the target has other files of this version."""
-    items = prepared.items()
     existing = target.names(f"{folder_name(prepared.manifest.version)}/")
-    states = {i.name: target.compare(i) if i.name in existing else RemoteState.ABSENT for i in items}
-    done.already = [name for name, state in states.items() if state is RemoteState.SAME]
-    wrong = [name for name, state in states.items() if state is RemoteState.OTHER]
-    if wrong := sorted([*wrong, *(existing - states.keys())]):
+    by_state: dict[RemoteState, list[Item]] = {state: [] for state in RemoteState}
+    for item in prepared.items():
+        by_state[target.compare(item) if item.name in existing else RemoteState.ABSENT].append(item)
+    done.already = [item.name for item in by_state[RemoteState.SAME]]
+    extra = existing - {item.name for item in prepared.items()}
+    if wrong := sorted([*(item.name for item in by_state[RemoteState.OTHER]), *extra]):
         more = f" and {len(wrong) - 8} more" if len(wrong) > 8 else ""
         raise CheckFailed(
             f"{target.where} has other bytes of medlive {prepared.manifest.version}: "
             f"{', '.join(wrong[:8])}{more}; nothing was written",
             hint="a published version never changes: freeze and publish a new one",
         )
-    return [item for item in items if states[item.name] is RemoteState.ABSENT]
+    return by_state[RemoteState.ABSENT]
 
 
 def _check_line(prepared: PreparedRelease, target: Target, releases: Sequence[Release]) -> None:
     """Raise CheckFailed if the snapshot and a published version disagree about an ancestor."""
     mine = prepared.ancestry
     for release in releases:
-        theirs = {a.version: a.digest for a in release.manifest.lineage} | {release.version: release.digest}
+        theirs = release.manifest.ancestry | {release.version: release.digest}
         if conflicting := sorted(v for v in mine.keys() & theirs.keys() if mine[v] != theirs[v]):
             raise CheckFailed(
                 f"medlive {prepared.manifest.version} and {release.version} in {target.where} descend from "
@@ -220,19 +216,14 @@ def _releases(target: Target, done: Published) -> list[Release]:
 def _release(target: Target, name: str, version: str, sums: bytes) -> Release:
     data = target.read(f"{name}/manifest.json") or b""
     entry = _entry(data)
-    fault = None
+    hint = "latest.json lists every version: publish with a newer medlive, or repair that version"
     try:
         manifest = Manifest.model_validate_json(data)
-        if f"{entry.sha256}  manifest.json\n".encode() not in sums or manifest.version != version:
-            fault = "its manifest is another version's or not the one that SHA256SUMS names"
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        fault = f"its manifest cannot be read: {'.'.join(map(str, first['loc']))}: {first['msg']}"
-    if fault is not None:
-        raise CheckFailed(
-            f"{name} in {target.where} cannot be listed: {fault}",
-            hint="latest.json lists every version: publish with a newer medlive, or repair that version",
-        )
+        text = f"{name} in {target.where} cannot be listed: {exc.error_count()} faults in its manifest"
+        raise CheckFailed(text, hint=hint) from exc
+    if f"{entry.sha256}  manifest.json\n".encode() not in sums or manifest.version != version:
+        raise CheckFailed(f"{name} in {target.where} cannot be listed: it has another manifest", hint=hint)
     others = {"manifest.json": entry}
     if (signature := target.read(f"{name}/{SIGNATURE}")) is not None:
         others[SIGNATURE] = _entry(signature)
@@ -253,25 +244,23 @@ def _update_pages(prepared: PreparedRelease, target: Target, place: Place, done:
                     done.updated.append(name)
 
     put(prepared.errata)
+    before: list[str] = []
     releases = _releases(target, done)
-    for _ in range(_MOST_ROUNDS):
+    while [r.version for r in releases] != before:
         put(_pages(releases, target, place))
-        before, releases = releases, _releases(target, done)
-        if [r.version for r in releases] == [r.version for r in before]:
-            done.latest = max(r.version for r in releases)
-            return
-    raise CheckFailed(f"{target.where} keeps changing", hint="publish again when no other publisher is running")
+        before, releases = [r.version for r in releases], _releases(target, done)
+    done.latest = max(before)
 
 
 def _pages(releases: Sequence[Release], target: Target, place: Place) -> dict[str, bytes]:
     data = target.read(ERRATA)
     errata = parse_errata(data, f"{ERRATA} in {target.where}") if data is not None else None
     key = _key_of(max(releases, key=lambda r: r.version).manifest)
-    pages = {PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}
-    pages[INDEX] = index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None)
-    pages[FEED] = feed_xml(releases, place, errata)
-    pages[LATEST] = latest_json(releases, place)
-    return pages
+    return ({PUBLIC_KEY: key.text().encode("ascii")} if key is not None else {}) | {
+        INDEX: index_html(releases, place, errata=errata, key=PUBLIC_KEY if key is not None else None),
+        FEED: feed_xml(releases, place, errata),
+        LATEST: latest_json(releases, place),
+    }
 
 
 def _key_of(manifest: Manifest) -> PublicKey | None:
@@ -292,22 +281,15 @@ def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
 
 
 def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
-    """Check that no published erratum is lost.
+    """Raise CheckFailed if a published erratum, or its signature, is missing in ours.
 
-    Args:
-        prepared: The release.
-        where: The target, for messages.
-        read: Returns the bytes of a published file, or None.
-
-    Raises:
-        CheckFailed: If an erratum or the signature is missing in ours.
+    `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
     if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
         return
-    theirs = {(e.id, e.criterion_id) for e in parse_errata(published, f"{ERRATA} in {where}").entries}
-    ours = {(e.id, e.criterion_id) for e in parse_errata(prepared.errata[ERRATA]).entries}
-    if lost := sorted(number for number, _ in theirs - ours):
+    theirs = parse_errata(published, f"{ERRATA} in {where}").keys
+    if lost := sorted(number for number, _ in theirs - parse_errata(prepared.errata[ERRATA]).keys):
         raise CheckFailed(
             f"{ERRATA} in {where} has entries that ours lack: {', '.join(map(str, lost[:8]))}",
             hint="errata are never removed: publish from where they were written",

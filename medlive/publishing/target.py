@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -59,6 +60,11 @@ class Item:
         """The media type by the name's suffix, by default plain text."""
         return _TYPES.get(Path(self.name).suffix, "text/plain; charset=utf-8")
 
+    @property
+    def base64(self) -> str:
+        """The sha256 as S3 states it."""
+        return b64encode(bytes.fromhex(self.sha256)).decode("ascii")
+
     def read(self) -> bytes:
         """Return the bytes. Raises CheckFailed if they changed since they were verified, or OSError."""
         data = self.source if isinstance(self.source, bytes) else self.source.read_bytes()
@@ -81,9 +87,8 @@ class Target(Protocol):
     Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
     """
 
-    @property
-    def where(self) -> str:
-        """The place, for messages."""
+    where: str
+    """The place, for messages."""
 
     def session(self, *, write: bool) -> AbstractContextManager[None]:
         """Open the place for one publication, holding its lock if it has one."""
@@ -114,12 +119,7 @@ class FolderTarget:
     """A folder as a target, such as the root that a web server shows."""
 
     def __init__(self, root: Path) -> None:
-        self.root = root
-
-    @property
-    def where(self) -> str:
-        """The folder's path."""
-        return str(self.root)
+        self.root, self.where = root, str(root)
 
     @contextmanager
     def session(self, *, write: bool) -> Iterator[None]:

@@ -109,6 +109,11 @@ class Errata(_Frozen):
             raise ValueError("entries are not in the order of their numbers, each once")
         return self
 
+    @property
+    def keys(self) -> frozenset[tuple[int, str]]:
+        """The number and the criterion of each entry ("" for a whole case)."""
+        return frozenset(map(_key, self.entries))
+
     def affecting(self, version: str) -> tuple[Erratum, ...]:
         """Return the entries that concern a snapshot."""
         return tuple(entry for entry in self.entries if version in entry.snapshots)

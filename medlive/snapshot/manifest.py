@@ -149,6 +149,11 @@ class Manifest(_Frozen):
     files: dict[str, FileEntry]
     """Every file of the folder but this one, SHA256SUMS and its signature."""
 
+    @property
+    def ancestry(self) -> dict[str, str]:
+        """The digests of its ancestors, by version."""
+        return {ancestor.version: ancestor.digest for ancestor in self.lineage}
+
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
         return pretty_json(self.model_dump(mode="json"))

@@ -33,17 +33,11 @@ class HubRepository:
     """A dataset repository that versions are published to."""
 
     def __init__(self, at: str, *, endpoint_url: str | None = None, silence_s: float = 300.0) -> None:
-        """Name the repository and find the token, in HF_TOKEN or where `hf auth login` keeps it.
+        """Find the token, in HF_TOKEN or where `hf auth login` keeps it.
 
-        Args:
-            at: `organisation/name`.
-            endpoint_url: Another hub.
-            silence_s: Seconds without an answer after which a request has failed.
-
-        Raises:
-            UsageError: If the name is not a repository's.
-            MissingExtra: Without the hub's client.
-            ServiceUnavailable: Without a token.
+        `at` is `organisation/name`, `endpoint_url` another hub; after `silence_s` seconds without an answer a
+        request has failed. Raises UsageError for another name, MissingExtra without the hub's client, and
+        ServiceUnavailable without a token.
         """
         if not _REPOSITORY.fullmatch(at) or ".." in at or "--" in at:
             raise UsageError(f"{at!r} is not a repository's name", hint="write organisation/name")
@@ -169,12 +163,11 @@ class HubRepository:
 
         with tempfile.TemporaryDirectory() as folder:
             try:
-                path = self._api.hf_hub_download(
-                    self._repository, name, repo_type=_KIND, revision=_MAIN, local_dir=folder
-                )
+                return Path(
+                    self._api.hf_hub_download(self._repository, name, repo_type=_KIND, local_dir=folder)
+                ).read_bytes()
             except RemoteEntryNotFoundError:
                 return None
-            return Path(path).read_bytes()
 
     @contextmanager
     def _clear_errors(self) -> Iterator[None]:

@@ -44,23 +44,13 @@ class S3Target:
     def __init__(self, at: str, *, endpoint_url: str | None = None, attempts: int = _ATTEMPTS) -> None:
         """Make the client; keys come from the environment, a profile or the machine's role, as boto3 finds them.
 
-        Args:
-            at: `s3://bucket/prefix`.
-            endpoint_url: Another store than AWS.
-            attempts: How often a request is made at most.
-
-        Raises:
-            UsageError: If the address is not valid.
-            MissingExtra: Without boto3.
+        `at` is `s3://bucket/prefix`, `endpoint_url` another store than AWS; a request is made at most `attempts`
+        times. Raises UsageError for another address, and MissingExtra without boto3.
         """
         self._bucket, self._prefix = parse_address(at)
+        self.where = f"s3://{self._bucket}/{self._prefix}".rstrip("/")
         self._endpoint = endpoint_url
         self._client = _client(endpoint_url, attempts)
-
-    @property
-    def where(self) -> str:
-        """`s3://bucket/prefix`."""
-        return f"s3://{self._bucket}/{self._prefix}".rstrip("/")
 
     @contextmanager
     def session(self, *, write: bool) -> Iterator[None]:
@@ -92,8 +82,8 @@ class S3Target:
         stated = head.get("ChecksumSHA256", "")
         # A checksum of parts, by another program, is not one of the bytes; some stores keep none.
         if not stated or "-" in stated or head.get("ChecksumType") == "COMPOSITE":
-            stated = _b64(hashlib.sha256(self.read(item.name) or b"").digest())
-        return RemoteState.SAME if stated == _b64(bytes.fromhex(item.sha256)) else RemoteState.OTHER
+            stated = base64.b64encode(hashlib.sha256(self.read(item.name) or b"").digest()).decode("ascii")
+        return RemoteState.SAME if stated == item.base64 else RemoteState.OTHER
 
     def add(self, item: Item) -> None:
         """Send the item unless an object exists."""
@@ -132,17 +122,16 @@ class S3Target:
 
     def _put(self, item: Item, **condition: str) -> bool:
         """Send the item; return whether the store confirms these bytes."""
-        checksum = _b64(bytes.fromhex(item.sha256))
         done = self._client.put_object(
             **self._key(item.name),
             Body=item.read(),
-            ChecksumSHA256=checksum,
+            ChecksumSHA256=item.base64,
             ContentType=item.content_type,
             CacheControl=item.cache_control,
             Metadata={"sha256": item.sha256},
             **condition,
         )
-        return bool(done.get("ChecksumSHA256") == checksum)
+        return bool(done.get("ChecksumSHA256") == item.base64)
 
     def _pages(self, folder: str, **arguments: str) -> list[Mapping[str, Any]]:
         with self._errors():
@@ -174,25 +163,18 @@ class S3Target:
     def _explain(self, exc: Any) -> ServiceUnavailable:
         code, operation = _code(exc), exc.operation_name
         status = exc.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+        text, hint = f"{self.where} answers {operation} with {code}", f"HTTP {status}"
         if code == "NoSuchBucket" or (code == "404" and operation == "HeadBucket"):
-            return ServiceUnavailable(
-                f"there is no bucket {self._bucket}",
-                hint="make it first, or check --at, --endpoint-url and AWS_REGION",
-            )
-        if code in _REFUSED:
-            return ServiceUnavailable(
-                f"{self.where} refuses {operation}: {code}",
-                hint=f"{_KEYS}; docs/publishing.md lists what the key must be allowed to do",
-            )
-        if code == "NotImplemented":
-            return ServiceUnavailable(
-                f"the store of {self.where} cannot do {operation} as it is needed",
-                hint="conditional writes keep two publishers apart: use a store that has them",
-            )
-        hint = f"HTTP {status}"
-        if status >= 500 or status == 429:
+            text, hint = f"there is no bucket {self._bucket}", "check --at, --endpoint-url and AWS_REGION"
+        elif code in _REFUSED:
+            text = f"{self.where} refuses {operation}: {code}"
+            hint = f"{_KEYS}; docs/publishing.md lists what the key must be allowed to do"
+        elif code == "NotImplemented":
+            text = f"the store of {self.where} cannot do {operation} as it is needed"
+            hint = "conditional writes keep two publishers apart: use a store that has them"
+        elif status >= 500 or status == 429:
             hint += "; publish again later: files that came are not sent twice"
-        return ServiceUnavailable(f"{self.where} answers {operation} with {code}", hint=hint)
+        return ServiceUnavailable(text, hint=hint)
 
 
 def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
@@ -213,7 +195,3 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
 
 def _code(exc: Any) -> str:
     return str(exc.response.get("Error", {}).get("Code", ""))
-
-
-def _b64(digest: bytes) -> str:
-    return base64.b64encode(digest).decode("ascii")
