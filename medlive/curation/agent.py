@@ -18,8 +18,7 @@ R = TypeVar("R", bound=ReplyModel)
 
 _ASKERS: WeakKeyDictionary[Engine, Asker] = WeakKeyDictionary()
 """One for each engine, so that replies by another model than the configured one are counted over all threads."""
-MAX_ROUNDS: Final = 50
-"""Most stored unusable replies to skip before giving up."""
+MAX_ROUNDS: Final = 50  # Most stored unusable replies to skip before giving up
 _REASONS: Final = {
     CallOutcome.INVALID: Reason.INVALID_REPLY,
     CallOutcome.REFUSED: Reason.REFUSED,

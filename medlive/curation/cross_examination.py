@@ -12,8 +12,7 @@ from medlive.curation.agent import Agent, AgentFailure, check_ids
 from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Origin, Reason
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 
-MAX_TEXT = 24_000
-"""Characters of each text that are used; a longer thread is cut."""
+MAX_TEXT = 24_000  # Characters of each text that are used; a longer thread is cut
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
 
 

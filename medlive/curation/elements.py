@@ -12,8 +12,7 @@ from medlive.curation.model import Element, Side
 from medlive.curation.tasks import RevisionReply
 from medlive.threads.model import Message, Role, Thread
 
-TITLE: Final = "title"
-"""Stands for a message id where the title is quoted."""
+TITLE: Final = "title"  # Stands for a message id where the title is quoted
 
 
 def visible_messages(thread: Thread) -> tuple[Message, ...]:

@@ -81,16 +81,14 @@ class Reason(StrEnum):
     CONTRADICTED = "contradicted"
     NOT_ALIGNED = "not_aligned"
     UNSUPPORTED_ELEMENT = "unsupported_element"  # The thread does not support an advice element or the query
-    NOT_STANDARD = "not_standard"
-    """An advice is in no passage and, to the engine's knowledge, not clinically standard or not safe."""
+    NOT_STANDARD = "not_standard"  # An advice in no passage, which the engine knows as not standard or not safe
     TEXT_UNFAITHFUL = "text_unfaithful"  # N or A differs from the elements after every revision
     QUESTION_DOUBTED = "question_doubted"  # The second reading finds no clinical question
     HISTORY_DOUBTED = "history_doubted"  # The second reading finds the history too thin for the question
     ADVICE_WRONG = "advice_wrong"  # The second reading finds an advice false
     ADVICE_HARMFUL = "advice_harmful"  # The second reading finds an advice harmful for this patient
     DANGER_UNANSWERED = "danger_unanswered"  # The second reading finds an alarming sign that no advice answers
-    QUESTION_UNANSWERED = "question_unanswered"
-    """The second reading finds that the advice does not answer the question."""
+    QUESTION_UNANSWERED = "question_unanswered"  # The second reading finds no answer in the advice
     NOT_UNDERSTANDABLE = "not_understandable"  # The second reading finds the case incomprehensible by itself
     RUBRIC_FAULTY = "rubric_faulty"  # The rubric still has faults after its revision
     IDENTIFIER = "identifier"  # A text still identifies a person
@@ -116,8 +114,7 @@ class Alignment(StrEnum):
 
     SUPPORTED = "supported"
     NEUTRAL = "neutral"  # In no passage, but clinically standard and safe
-    NOT_STANDARD = "not_standard"
-    """In no passage, and to the engine's knowledge not clinically standard, or not safe: the case is held."""
+    NOT_STANDARD = "not_standard"  # In no passage, and not standard or not safe: the case is held
     CONTRADICTED = "contradicted"
 
     @property
@@ -132,8 +129,7 @@ class Requirement:
 
     requirement: str
     present: bool
-    element_ids: tuple[str, ...]
-    """The narrative elements, or "q" for the query, that entail it; never empty when present."""
+    element_ids: tuple[str, ...]  # Narrative elements, or "q", that entail it; never empty when present
     prudent: bool = False  # Whether it is only good to know; not counted in S_inf
 
 
@@ -163,8 +159,7 @@ class ClaimVerdict:
     queries: tuple[str, ...]  # The searches: short English phrases, and the claim itself where it is not English
     verdict: Alignment
     hits: tuple[Hit, ...]  # The retrieved passages, best first
-    citations: tuple[Citation, ...]
-    """The hits that support the verdict, each once; empty only if neutral or not_standard."""
+    citations: tuple[Citation, ...]  # Support the verdict; empty only if neutral or not_standard
     reason: str
     second: SecondCheck | None = None  # None without a second check
     flag: str = ""  # A fault of the claim's numbers; empty if none
@@ -294,11 +289,9 @@ class CrossExamination:
     coverage: float  # 100 - the share of the thread's questions on which the case is silent
     conformity: float  # 100 - the share of the thread's questions that the case answers with no
     conformity_strict: float  # The same, counting silence as no
-    consistency: float
-    """100 - the share of the case's questions on which the thread is silent: what is left is invention."""
+    consistency: float  # 100 - the share of the case's questions on which the thread is silent: inventions
     conciseness: float  # How much shorter the case is than the thread, in words; negative if it is longer
-    summary: float
-    """The mean of coverage, conformity, consistency, and the harmonic mean of coverage and conciseness or 0."""
+    summary: float  # The mean of coverage, conformity, consistency, and coverage's balance with conciseness
     stability: float  # The share of all questions that their own text answered with yes when asked again
 
 

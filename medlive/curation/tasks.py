@@ -103,8 +103,7 @@ class RequirementItem(ReplyModel):
 
     requirement: Text
     present: bool
-    element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]
-    """Narrative elements, or "q" where the query itself says it."""
+    element_ids: Annotated[tuple[str, ...], Field(max_length=20, strict=False)]  # "q": the query itself says it
 
 
 class SufficiencyReply(ReplyModel):
@@ -115,8 +114,7 @@ class SufficiencyReply(ReplyModel):
     """
 
     task: ClassVar = "validator.sufficiency"
-    consult: Reason
-    """Whether a physician would answer now or ask back first, and for what: thought through before the lists."""
+    consult: Reason  # Whether a physician would answer now or ask back first: thought through before the lists
     required: Annotated[tuple[RequirementItem, ...], Field(min_length=3, max_length=6, strict=False)]
     prudent: Annotated[tuple[RequirementItem, ...], Field(max_length=6, strict=False)]
 
@@ -126,8 +124,7 @@ class ClaimItem(ReplyModel):
 
     id: str
     statement: Text
-    queries: Annotated[tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)]
-    """Short phrases in English."""
+    queries: Annotated[tuple[SearchPhrase, ...], Field(min_length=2, max_length=4, strict=False)]  # English
 
 
 class ClaimsReply(ReplyModel):

@@ -38,19 +38,13 @@ from medlive.evidence.passage import Hit, Query
 from medlive.text.normalise import contains_quote
 from medlive.text.quantities import numbers_missing
 
-QUERY_ID: Final = "q"
-"""The id in a checklist item that the query itself states."""
-MAX_PASSAGES: Final = 30
-"""Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`."""
+QUERY_ID: Final = "q"  # The id in a checklist item that the query itself states
+MAX_PASSAGES: Final = 30  # Passages of all claims together, unless a claim would get fewer than `LEAST_PASSAGES`
 LEAST_PASSAGES: Final = 3
-EXCERPT: Final = 260
-"""Characters shown of a passage: the sentences closest to its claims."""
-TITLE_SHOWN: Final = 80
-"""Characters shown of its title."""
-SECOND_LOOK: Final = 3
-"""A contradicted claim's own best passages that the second check sees beside the cited ones."""
-LEAST_QUOTE: Final = 4
-"""Fewest words (Chinese: characters) in a quote of evidence."""
+EXCERPT: Final = 260  # Characters shown of a passage: the sentences closest to its claims
+TITLE_SHOWN: Final = 80  # Characters shown of its title
+SECOND_LOOK: Final = 3  # A contradicted claim's own best passages that the second check sees beside the cited ones
+LEAST_QUOTE: Final = 4  # Fewest words (Chinese: characters) in a quote of evidence
 _WORDS: Final = re.compile(r"[\u3400-\u9fff]|[^\W\d_]+")
 _NAME: Final = re.compile(r"\b[A-Za-z][\w-]*\d[\w-]*")
 """A name that contains a digit ("SARS-CoV-2", "HbA1c") and states no number."""
@@ -147,11 +141,12 @@ async def state_claims(brief: Brief, agent: Agent) -> tuple[Claim, ...]:
     if flags:
         stated, flags = await state(findings=[f"{i}: {flag}" for i, flag in flags.items()])
 
-    def claim(of: ClaimItem) -> Claim:
-        own_words = [of.statement] if agent.language != "en" else []
-        return Claim(of.id, of.statement, (*of.queries, *own_words), flags.get(of.id, ""))
-
-    return tuple(claim(stated[i]) for i in statements)
+    claims = [stated[i] for i in statements]
+    own_words = agent.language != "en"
+    return tuple(
+        Claim(c.id, c.statement, (*c.queries, c.statement) if own_words else c.queries, flags.get(c.id, ""))
+        for c in claims
+    )
 
 
 def _number_fault(statement: str, claim: str, case: str) -> str:
@@ -175,11 +170,15 @@ async def judge_alignment(
     One call judges all claims, each passage given once. A claim without passages is judged too: the engine says
     whether it is standard. Raises AgentFailure.
     """
-    found = _Evidence(tuple(zip(claims, hits, strict=True)), _number_passages(hits))
+    # Each passage has a short id, the best first.
+    once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
+    ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
+    passages = {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
+    found = _Evidence(tuple(zip(claims, hits, strict=True)), passages)
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
-        "passages": found.passage_inputs(),
+        "passages": [found.shown(name) for name in found.passages],
     }
     wanted = [c.element_id for c in claims]
 
@@ -197,13 +196,6 @@ async def judge_alignment(
     return sum(v.verdict.value_of for v in verdicts) / len(verdicts), verdicts
 
 
-def _number_passages(hits: Sequence[Sequence[Hit]]) -> dict[str, Hit]:
-    """Give each passage a short id, the best first."""
-    once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
-    ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
-    return {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
-
-
 @dataclass(frozen=True, slots=True)
 class _Evidence:
     """Claims with their hits, and all passages."""
@@ -211,21 +203,17 @@ class _Evidence:
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
     passages: Mapping[str, Hit]  # Short id → hit
 
-    def passage_inputs(self) -> list[dict[str, str]]:
-        """The passages as a task's inputs."""
-        return [
-            {
-                "id": name,
-                "title": textwrap.shorten(hit.passage.title, TITLE_SHOWN, placeholder=" …"),
-                "text": self._shown(hit),
-            }
-            for name, hit in self.passages.items()
-        ]
-
-    def _shown(self, hit: Hit) -> str:
-        own = [c for c, found in self.claims if any(h.passage.id == hit.passage.id for h in found)]
+    def shown(self, name: str) -> dict[str, str]:
+        """A passage as a task's input: the sentences closest to its claims."""
+        passage = self.passages[name].passage
+        own = [c for c, found in self.claims if any(h.passage.id == passage.id for h in found)]
         wanted = [phrase for c in own for phrase in (*c.queries, c.statement)]
-        return excerpt(hit.passage.text, wanted, limit=EXCERPT)
+        title = textwrap.shorten(passage.title, TITLE_SHOWN, placeholder=" …")
+        return {"id": name, "title": title, "text": excerpt(passage.text, wanted, limit=EXCERPT)}
+
+    def cited(self, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
+        """What a reply cites."""
+        return tuple(Citation(self.passages[c.passage_id].passage.id, "\n".join(c.quotes)) for c in evidence)
 
 
 async def _confirm(
@@ -256,9 +244,9 @@ def _verdict(
     found: _Evidence, claim: Claim, hits: Sequence[Hit], first: AlignmentItem, seconds: Mapping[str, VetoItem]
 ) -> ClaimVerdict:
     again = seconds.get(claim.element_id)
-    second = SecondCheck(again.goes_against, _citations(found, again.evidence), again.reason) if again else None
+    second = SecondCheck(again.goes_against, found.cited(again.evidence), again.reason) if again else None
     overturned = second is not None and not second.goes_against
-    citations = _citations(found, first.evidence)
+    citations = found.cited(first.evidence)
     cited = {c.passage_id for c in (*citations, *(second.citations if second else ()))}
     own = {h.passage.id for h in hits}
     # Passages of other claims that this verdict cites follow the claim's own.
@@ -274,10 +262,6 @@ def _verdict(
         second=second,
         flag=claim.flag,
     )
-
-
-def _citations(found: _Evidence, evidence: Sequence[CitationItem]) -> tuple[Citation, ...]:
-    return tuple(Citation(found.passages[c.passage_id].passage.id, "\n".join(c.quotes)) for c in evidence)
 
 
 def _evidence_fault(found: _Evidence, verdicts: Iterable[tuple[str, Sequence[CitationItem], bool]]) -> str | None:

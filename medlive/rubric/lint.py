@@ -73,20 +73,19 @@ def lint(
     `advice` maps each advice element to its words, `case` holds the case's texts: a criterion that earns points
     asks for no number that neither states. `no_negative` says why no criterion costs points.
     """
-    findings: list[Finding] = []
-    if len(criteria) < MIN_CRITERIA:
-        findings.append(Finding(Fault.TOO_FEW, None, f"{len(criteria)} criteria, at least {MIN_CRITERIA}"))
-    if len(criteria) > MAX_CRITERIA:
-        findings.append(Finding(Fault.TOO_MANY, None, f"{len(criteria)} criteria, at most {MAX_CRITERIA}"))
-    if not any(c.points > 0 for c in criteria):
-        findings.append(Finding(Fault.NO_POSITIVE, None, "no criterion earns points"))
-    if not any(c.points < 0 for c in criteria) and not no_negative.strip():
-        findings.append(
-            Finding(Fault.NO_NEGATIVE, None, "no criterion costs points, and `no_negative` does not say why")
-        )
-    for criterion in criteria:
-        findings += _lint_one(language, criterion, advice, case)
-    return tuple(findings)
+    count = f"{len(criteria)} criteria"
+    of_whole = (
+        (len(criteria) < MIN_CRITERIA, Fault.TOO_FEW, f"{count}, at least {MIN_CRITERIA}"),
+        (len(criteria) > MAX_CRITERIA, Fault.TOO_MANY, f"{count}, at most {MAX_CRITERIA}"),
+        (all(c.points <= 0 for c in criteria), Fault.NO_POSITIVE, "no criterion earns points"),
+        (
+            all(c.points >= 0 for c in criteria) and not no_negative.strip(),
+            Fault.NO_NEGATIVE,
+            "no criterion costs points, and `no_negative` does not say why",
+        ),
+    )
+    whole = [Finding(fault, None, detail) for found, fault, detail in of_whole if found]
+    return (*whole, *(finding for c in criteria for finding in _lint_one(language, c, advice, case)))
 
 
 def _lint_one(language: str, c: Criterion, advice: Mapping[str, str], case: str) -> Iterator[Finding]:
@@ -115,7 +114,8 @@ def suspicions(criteria: Sequence[Criterion]) -> tuple[str, ...]:
             found.append(f"{c.id}: earns points and seems to describe an error")
         words = _shingles(small)
         for earlier, others in seen:
-            if (earlier.points > 0) == (c.points > 0) and _similar(words, others):
+            alike = words and others and len(words & others) >= SIMILAR * len(words | others)
+            if alike and (earlier.points > 0) == (c.points > 0):
                 found.append(f"{c.id}: much like {earlier.id}: would one sentence always meet both?")
         seen.append((c, words))
     return tuple(found)
@@ -146,7 +146,3 @@ def _shingles(folded: str) -> frozenset[str]:
     for run in _HAN_RUN.findall(folded):
         found.update(run[i : i + 2] for i in range(len(run) - 1))
     return frozenset(found)
-
-
-def _similar(a: frozenset[str], b: frozenset[str]) -> bool:
-    return bool(a and b) and len(a & b) >= SIMILAR * len(a | b)

@@ -33,8 +33,7 @@ _SPECIALTY_NAMES = (
     "Pediatrics; Physical Medicine & Rehabilitation; Plastic Surgery; Psychiatry; Pulmonary & Critical Care; "
     "Radiation Oncology; Radiology & Nuclear Medicine; Rheumatology; Urology; Vascular Surgery"
 )
-SPECIALTIES: tuple[str, ...] = tuple(_SPECIALTY_NAMES.split("; "))
-"""The closed list of 38 (docs/method.md §1)."""
+SPECIALTIES: tuple[str, ...] = tuple(_SPECIALTY_NAMES.split("; "))  # The closed list of 38 (docs/method.md §1)
 
 UNKNOWN_SPECIALTY = "unknown"
 

@@ -16,8 +16,7 @@ from medlive.curation.tasks import ReplyModel
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
 
-LIFE: Final = 10
-"""The weight of what a life depends on, and of nothing else."""
+LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
 
 class FactItem(ReplyModel):
