@@ -7,7 +7,7 @@ A failed element goes back to the Screener, a failed text to its writer, with th
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from medlive.curation import controls
 from medlive.curation.agent import Agent, check_ids, check_known
@@ -18,6 +18,16 @@ from medlive.text.normalise import contains_quote
 from medlive.threads.model import Thread
 
 MAX_REVISIONS: Final = 2  # How often an element or text is revised before a finding is final
+
+
+class Statement(NamedTuple):
+    """A statement under suspicion, and where it comes from."""
+
+    id: str
+    statement: str
+    quote: str
+    source_id: str
+    suspicions: tuple[str, ...]
 
 
 class ElementControl:
@@ -99,7 +109,7 @@ class ElementControl:
         shown = visible_messages(self._thread)
         last = max((i for i, m in enumerate(shown) for e in elements if m.id == e.message_id), default=-1)
         sources = {TITLE: self._thread.title, **{m.id: m.text for m in shown[: last + 1]}}
-        statements = [_doubted(e.id, e.statement, e.message_id, doubted[e.id], quote=e.quote) for e in elements]
+        statements = [Statement(e.id, e.statement, e.quote, e.message_id, doubted[e.id]) for e in elements]
         return await _ask_doubt(sources, statements, self._judge)
 
     async def _revise(self, findings: Mapping[str, str]) -> list[str]:
@@ -121,24 +131,13 @@ class ElementControl:
         self.checks.append(ControllerCheck(check, subject, passed, detail[:2000], self._revisions[subject]))
 
 
-def _doubted(
-    identity: str, statement: str, source: str, suspicions: Sequence[str], quote: str = ""
-) -> dict[str, Any]:
-    return {
-        "id": identity,
-        "statement": statement,
-        "quote": quote,
-        "source_id": source,
-        "suspicions": list(suspicions),
-    }
-
-
-async def _ask_doubt(
-    sources: Mapping[str, str], statements: Sequence[Mapping[str, Any]], agent: Agent
-) -> dict[str, str]:
+async def _ask_doubt(sources: Mapping[str, str], statements: Sequence[Statement], agent: Agent) -> dict[str, str]:
     """Statement id → what a reader of the statement alone would believe wrongly; empty if nothing."""
-    wanted = [str(s["id"]) for s in statements]
-    inputs = {"sources": [{"id": i, "text": t} for i, t in sources.items()], "statements": list(statements)}
+    inputs = {
+        "sources": [{"id": i, "text": t} for i, t in sources.items()],
+        "statements": [{**s._asdict(), "suspicions": list(s.suspicions)} for s in statements],
+    }
+    wanted = [s.id for s in statements]
     reply = await agent.ask(DoubtReply, inputs, lambda reply: check_ids([i.id for i in reply.items], wanted))
     return {item.id: item.difference.strip() for item in reply.items}
 
@@ -203,7 +202,7 @@ class _TextControl:
                     doubted[side] = found
         if doubted:
             sources_of = {side.value: "\n".join(self._stated[side]) for side in doubted}
-            statements = [_doubted(s.value, self._written[s], s.value, found) for s, found in doubted.items()]
+            statements = [Statement(s.value, self._written[s], "", s.value, found) for s, found in doubted.items()]
             for subject, difference in (await _ask_doubt(sources_of, statements, doubter)).items():
                 self._note(Check.SUPPORTED_AGAIN, subject, difference)
 

@@ -45,13 +45,12 @@ def exact_checks(thread: Thread, element: Element, round_: int = 0) -> list[Cont
     missing = numbers_missing(element.statement, whole)
     missing = missing or doses_exchanged(element.statement, element.quote, source)
     quoted = contains_quote(element.quote, source)
-    faults = {
-        Check.QUOTE_IN_MESSAGE: ""
-        if quoted
-        else f"not in the message, character by character: {element.quote[:200]}",
-        Check.NUMBERS_AGREE: f"the message does not state {', '.join(missing)[:200]}" if missing else "",
-    }
-    return [ControllerCheck(check, element.id, not fault, fault, round_) for check, fault in faults.items()]
+    absent = "" if quoted else f"not in the message, character by character: {element.quote[:200]}"
+    unstated = f"the message does not state {', '.join(missing)[:200]}" if missing else ""
+    return [
+        ControllerCheck(check, element.id, not fault, fault, round_)
+        for check, fault in ((Check.QUOTE_IN_MESSAGE, absent), (Check.NUMBERS_AGREE, unstated))
+    ]
 
 
 def check_text_numbers(subject: str, text: str, sources: Sequence[str], round_: int = 0) -> ControllerCheck:

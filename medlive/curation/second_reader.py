@@ -26,14 +26,9 @@ async def read_case(thread: Thread, text: CaseText, elements: Sequence[Element],
         CaseReply, inputs, lambda reply: check_known({w.id for w in reply.wrong}, known, "an advice element")
     )
     return SecondReading(
-        asked=reply.asked,
-        clinical=reply.clinical,
-        enough=reply.enough,
-        answered=reply.answered,
-        understandable=reply.understandable,
+        **reply.model_dump(exclude={"wrong", "danger"}),
         wrong=tuple(FaultyAdvice(w.id, w.kind, w.reason) for w in reply.wrong),
         danger=reply.danger.strip(),
-        reason=reply.reason,
         engine=agent.identity.as_json(),
     )
 
