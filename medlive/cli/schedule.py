@@ -9,7 +9,7 @@ import typer
 from rich.text import Text
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -61,19 +61,14 @@ def worker(as_json: JsonOption = False) -> None:
     A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life.
     """
-    from medlive.service.curation.curate import CurationCounts
     from medlive.service.schedule.worker import run_worker, stopped_by_signals
 
     settings = load_settings().settings
 
-    def report(done: CurationCounts) -> None:
-        outcomes = ", ".join(f"{n} {outcome}" for outcome, n in sorted(done.outcomes.items()))
-        say(f"so far {outcomes or 'nothing decided'}; {done.calls} calls, {done.replayed} of them replayed")
-
     async def run() -> dict[str, Any]:
-        with stopped_by_signals() as stop:
+        with stopped_by_signals() as stop, progress("curated") as tick:
             return await run_worker(
-                settings, stop, report=report, ready=lambda: say("waiting for threads (stop with Ctrl-C)")
+                settings, stop, tick=tick, ready=lambda: say("waiting for threads (stop with Ctrl-C)")
             )
 
     done = wait_for(run())

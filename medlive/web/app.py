@@ -6,7 +6,6 @@ Text that came from a community or an engine is only ever shown escaped, and no 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ from medlive.db.curation.funnel import funnel
 from medlive.db.release.snapshots import find_snapshot, list_snapshots
 from medlive.db.session import Database, ping
 from medlive.db.tables.release import SnapshotState
-from medlive.digest import digest_file
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.integrity.folder import list_files
 from medlive.snapshot.identity import folder_name
@@ -31,6 +29,7 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
+_LASTING: Final = {hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
@@ -71,7 +70,7 @@ async def serve_web(database: Database, snapshots: Path, host: str, port: int) -
 
 @web.middleware
 async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse:
-    """A database that is away is status 503, without its address."""
+    """Answer 503 while the database cannot be reached, without its address."""
     try:
         answer: web.StreamResponse = await handler(request)
     except DatabaseUnavailable:
@@ -81,9 +80,6 @@ async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse
 
 async def _finish(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
-    if isinstance(response, _FrozenFile) and response.status in {200, 206}:
-        # Here, since FileResponse sets an ETag of its own from the file's time.
-        response.headers.update(_lasting(response.digest))
 
 
 async def _health(request: web.Request) -> web.Response:
@@ -105,8 +101,7 @@ async def _status(request: web.Request) -> web.Response:
 
 
 def _files(snapshots: Path, version: str) -> list[str]:
-    """The names of the plain files in a snapshot's folder, as its SHA256SUMS names them; a link is none, wherever
-    it leads."""
+    """The names of the plain files in a snapshot's folder, as its SHA256SUMS names them; links are left out."""
     return sorted(list_files(snapshots / folder_name(version)).files)
 
 
@@ -117,30 +112,7 @@ async def _file(request: web.Request) -> web.StreamResponse:
     async with request.app[DATABASE].begin() as session:
         info = await find_snapshot(session, version)
     snapshots = request.app[SNAPSHOTS]
-    # A name is looked for among those that are there and never made into a path before it is found.
+    # A name becomes a path only if it is among the existing files.
     if info is None or info.state is not SnapshotState.FROZEN or name not in _files(snapshots, version):
         raise web.HTTPNotFound
-    path = snapshots / folder_name(version) / name
-    stat = path.stat()
-    digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
-    if any(tag.value in (digest, "*") for tag in request.if_none_match or ()):
-        return web.Response(status=304, headers=_lasting(digest))
-    return _FrozenFile(path, digest)
-
-
-class _FrozenFile(web.FileResponse):
-    """A file that never changes, with its SHA-256."""
-
-    def __init__(self, path: Path, digest: str) -> None:
-        super().__init__(path)
-        self.digest = digest
-
-
-def _lasting(digest: str) -> dict[str, str]:
-    return {hdrs.ETAG: f'"{digest}"', hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
-
-
-@lru_cache(maxsize=1024)
-def _digest(path: Path, mtime_ns: int, size: int) -> str:
-    """A file's SHA-256, worked out again when the file is another."""
-    return digest_file(path).removeprefix("sha256:")
+    return web.FileResponse(snapshots / folder_name(version) / name, headers=_LASTING)

@@ -1,6 +1,5 @@
 """The read-only web over real HTTP, with a real database and real files."""
 
-import hashlib
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -52,16 +51,16 @@ async def test_the_page_escapes_what_it_shows(address: str) -> None:
 
 
 async def test_a_file_is_served_whole_in_part_and_not_again(address: str) -> None:
-    url, digest = f"{address}/snapshots/{WEEK}/data/cases.jsonl", hashlib.sha256(BODY).hexdigest()
+    url = f"{address}/snapshots/{WEEK}/data/cases.jsonl"
     async with ClientSession() as http:
         async with http.get(url) as whole:
             assert await whole.read() == BODY
-            assert whole.headers["ETag"] == f'"{digest}"'
+            etag = whole.headers["ETag"]
             assert "immutable" in whole.headers["Cache-Control"]
         async with http.get(url, headers={"Range": "bytes=10-19"}) as part:
             assert (part.status, await part.read()) == (206, BODY[10:20])
-            assert part.headers["ETag"] == f'"{digest}"'
-        async with http.get(url, headers={"If-None-Match": f'"{digest}"'}) as known:
+            assert part.headers["ETag"] == etag
+        async with http.get(url, headers={"If-None-Match": etag}) as known:
             assert (known.status, await known.read()) == (304, b"")
         async with http.get(url, headers={"If-None-Match": '"another"'}) as other:
             assert other.status == 200

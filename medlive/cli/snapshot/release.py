@@ -2,18 +2,16 @@
 
 import os
 from collections import Counter
-from contextlib import ExitStack
 from dataclasses import asdict
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from medlive import __version__
 from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import Tick, print_result, print_table, progress, say
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -53,15 +51,7 @@ def freeze(
 
     settings = load_settings().settings
     key = load_signing_key(os.environ, key_file)
-    bars: list[Tick] = []
-    with ExitStack() as stack:
-
-        def tick(number: int, total: int) -> None:
-            # Only where the gates have something to read.
-            if not bars:
-                bars.append(stack.enter_context(progress("cases read by the gates")))
-            bars[0](number, total)
-
+    with progress("cases read by the gates") as tick:
         done = with_database(
             settings,
             lambda database: freeze_week(
@@ -143,20 +133,13 @@ def rebuild(
     )
 
 
-class To(StrEnum):
-    """Kinds of places."""
-
-    FOLDER = "folder"
-    S3 = "s3"
-    HUGGINGFACE = "huggingface"
-
-
 def publish(
     snapshot: Annotated[
         str | None, typer.Argument(metavar="VERSION_OR_PATH", help="Default: the newest that is frozen here.")
     ] = None,
     to: Annotated[
-        To | None, typer.Option("--to", help="What kind of place. Default: config, else a folder.")
+        Literal["folder", "s3", "huggingface"] | None,
+        typer.Option("--to", help="What kind of place. Default: config, else a folder."),
     ] = None,
     at: Annotated[
         str | None,
@@ -181,7 +164,7 @@ def publish(
     settings = load_settings().settings
     folder = find_snapshot(settings, snapshot)
     key = public_key_of(public_key)
-    given = {"to": to and to.value, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
+    given = {"to": to, "at": at, "endpoint_url": endpoint_url, "base_url": base_url}
     section = settings.publish.model_copy(update={name: value for name, value in given.items() if value})
     with progress("bytes sent") as tick:
         done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)

@@ -14,8 +14,6 @@ from medlive.service.database import open_database
 from medlive.service.jobs import open_app, run_until_stopped
 from medlive.service.wiring import build_pipeline
 
-REPORT_S = 60.0
-
 
 @contextmanager
 def stopped_by_signals() -> Iterator[asyncio.Event]:
@@ -42,35 +40,22 @@ async def run_worker(
     stop: asyncio.Event,
     *,
     ready: Callable[[], None] = lambda: None,
-    report: Callable[[CurationCounts], None] = lambda _: None,
+    tick: Callable[[int], None] = lambda _: None,
 ) -> dict[str, Any]:
     """Curate queued threads until `stop` is set, finish those begun, and return the counts.
 
-    `ready` is called when the worker has started, `report` every REPORT_S seconds with the counts so far, if
-    anything was decided since. Raises DatabaseUnavailable, IndexMissing, and ConfigError.
+    `ready` is called when the worker has started, `tick` with the number of threads decided so far. Raises
+    DatabaseUnavailable, IndexMissing, and ConfigError.
     """
     total = CurationCounts()
-
-    async def report_regularly() -> None:
-        reported = 0
-        while True:
-            await asyncio.sleep(REPORT_S)
-            if (decided := total.outcomes.total() + len(total.faults)) > reported:
-                reported = decided
-                report(total)
-
     async with open_database(settings) as database, aclosing(build_pipeline(settings, database)) as pipeline:
         async with database.begin() as session:
             run = await start_run(session, "worker", {"pipeline": pipeline.digest})
         with bound(run=run):
-            reporting = asyncio.create_task(report_regularly())
-            try:
-                async with open_app(database).open_async() as app:
-                    ready()
-                    work = curation_work(database, pipeline, settings, total)
-                    await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
-            finally:
-                reporting.cancel()
+            async with open_app(database).open_async() as app:
+                ready()
+                work = curation_work(database, pipeline, settings, total, tick=tick)
+                await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
         async with database.begin() as session:
             await finish_run(session, run, total.as_json(), failed=bool(total.faults))
     return total.as_json()
