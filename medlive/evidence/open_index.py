@@ -9,11 +9,10 @@ from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, Inde
 from medlive.evidence import lexical
 from medlive.evidence.encoder import Encoder, Reranker, open_encoder, open_reranker
 from medlive.evidence.encoders.folders import EncoderSettings
-from medlive.evidence.fusion import DEPTH, RRF_K
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.manifest import HINT, MANIFEST, EncoderEntry, IndexManifest, read_manifest
 from medlive.evidence.passage import IndexIdentity
-from medlive.evidence.retriever import DenseSide, IndexRetriever, RetrieverName
+from medlive.evidence.retriever import DEPTH, RRF_K, DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
 
@@ -52,16 +51,28 @@ def open_index(
         EvidenceUnavailable: if a model is missing.
         UsageError: for a dense search of an index without vectors.
     """
-    options = _Options(settings or EncoderSettings(home=path), encoder, reranker, retriever)
+    settings = settings or EncoderSettings(home=path)
     manifest = read_manifest(path)
-    try:
-        return open_data(path, manifest, options)
-    except IndexCorrupt:
-        # A build may have put another index in force between the two steps above.
-        reread = read_manifest(path)
-        if reread.data == manifest.data:
-            raise
-        return open_data(path, reread, options)
+    name = retriever or manifest.retriever
+    if name != "bm25" and manifest.dense is None:
+        raise UsageError(
+            f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
+            hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
+        )
+    check_sizes(path, manifest)
+    store = open_store(path, manifest)
+    lexical_index = None if name == "dense" else _lexical_side(path, manifest, store)
+    dense_side = None if name == "bm25" else _dense_side(path, manifest, encoder, settings)
+    if isinstance(reranker, str):
+        reranker = open_reranker(reranker, settings=settings)
+    identity = IndexIdentity(
+        retriever=name,
+        index_digest=_search_digest(manifest, name, reranker),
+        corpora=manifest.corpus_digests,
+        passages=manifest.passages,
+        dense=_dense_record(manifest, name, reranker),
+    )
+    return IndexRetriever(store, identity, lexical=lexical_index, dense=dense_side, reranker=reranker)
 
 
 def verify_index(path: Path) -> IndexManifest:
@@ -111,16 +122,6 @@ def list_indexes(folder: Path) -> list[ListedIndex]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Options:
-    """The arguments of `open_index`."""
-
-    settings: EncoderSettings
-    encoder: Encoder | str | None
-    reranker: Reranker | str | None
-    retriever: RetrieverName | None
-
-
 def check_index(path: Path, manifest: IndexManifest) -> None:
     """Check that this medlive can search the index, except for its encoder. Raises as `open_index` does."""
     check_sizes(path, manifest)
@@ -129,31 +130,6 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
         from medlive.evidence.dense import DenseIndex
 
         DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
-
-
-def open_data(path: Path, manifest: IndexManifest, options: _Options) -> IndexRetriever:
-    """Open the data of a manifest. Raises as `open_index` does."""
-    name = options.retriever or manifest.retriever
-    if name != "bm25" and manifest.dense is None:
-        raise UsageError(
-            f"{path} has no vectors, so that only bm25 searches it: {manifest.reason}",
-            hint="build it with an encoder: medlive evidence build CORPUS... --encoder NAME",
-        )
-    check_sizes(path, manifest)
-    store = open_store(path, manifest)
-    lexical_index = None if name == "dense" else _lexical_side(path, manifest, store)
-    dense_side = None if name == "bm25" else _dense_side(path, manifest, options)
-    reranker = options.reranker
-    if isinstance(reranker, str):
-        reranker = open_reranker(reranker, settings=options.settings)
-    identity = IndexIdentity(
-        retriever=name,
-        index_digest=_search_digest(manifest, name, reranker),
-        corpora=manifest.corpus_digests,
-        passages=manifest.passages,
-        dense=_dense_record(manifest, name, reranker),
-    )
-    return IndexRetriever(store, identity, lexical=lexical_index, dense=dense_side, reranker=reranker)
 
 
 def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
@@ -174,14 +150,15 @@ def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> L
         raise type(exc)(exc.message, hint=HINT) from exc
 
 
-def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> DenseSide:
+def _dense_side(
+    path: Path, manifest: IndexManifest, encoder: Encoder | str | None, settings: EncoderSettings
+) -> DenseSide:
     assert manifest.dense is not None
     assert manifest.encoder is not None
-    encoder = options.encoder
     if encoder is None:
-        encoder = open_named_encoder(path, manifest.encoder, options.settings)
+        encoder = open_named_encoder(path, manifest.encoder, settings)
     elif isinstance(encoder, str):
-        encoder = open_encoder(encoder, settings=options.settings)
+        encoder = open_encoder(encoder, settings=settings)
     if encoder.identity.digest != manifest.encoder.digest:
         raise IndexOutdated(
             f"{path / MANIFEST}: its vectors were made by encoder {manifest.encoder.name} from"
@@ -191,12 +168,7 @@ def _dense_side(path: Path, manifest: IndexManifest, options: _Options) -> Dense
         )
     from medlive.evidence.dense import DenseIndex
 
-    index = DenseIndex.open(path / manifest.data / DENSE, manifest.dense)
-    if manifest.dense.count != manifest.passages:
-        raise IndexCorrupt(
-            f"{path / MANIFEST} lists {manifest.dense.count} vectors for {manifest.passages} passages", hint=HINT
-        )
-    return DenseSide(encoder, index)
+    return DenseSide(encoder, DenseIndex.open(path / manifest.data / DENSE, manifest.dense))
 
 
 def open_named_encoder(path: Path, entry: EncoderEntry, settings: EncoderSettings) -> Encoder:
@@ -248,10 +220,8 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
     """Open the passages of an index. Raises IndexCorrupt."""
     try:
         return PassageStore(path / manifest.data)
-    except OSError as exc:
-        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc.strerror}", hint=HINT) from exc
-    except IndexCorrupt as exc:
-        raise IndexCorrupt(exc.message, hint=HINT) from exc
+    except (OSError, IndexCorrupt) as exc:
+        raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}", hint=HINT) from exc
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:

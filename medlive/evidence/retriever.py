@@ -2,21 +2,23 @@
 
 Each phrase of a query is searched by its words, and by its nearest vectors where the encoder knows its language:
 one that an encoder cannot read has no dense side, and its hits say so by having none.
+
+Fusion is by ranks alone (Cormack, Clarke and Büttcher, SIGIR 2009): a passage's score is the sum over sides and
+phrases of 1 / (60 + its rank there). Scores of different sides cannot be compared, their ranks can.
 """
 
 import asyncio
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+import threading
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import date
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from medlive.errors import UsageError
-from medlive.evidence.batcher import Batcher
 from medlive.evidence.corpora.parsing.text import language_of
 from medlive.evidence.encoder import Encoder, Reranker
-from medlive.evidence.fusion import DEPTH, Found, by_ordinal, fused
 from medlive.evidence.lexical import LexicalIndex
-from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side, SideHit
 from medlive.evidence.store import PassageStore
 
 if TYPE_CHECKING:
@@ -25,8 +27,14 @@ if TYPE_CHECKING:
 RetrieverName = Literal["bm25", "dense", "hybrid"]
 
 MAX_K = 1000
+RRF_K = 60
+"""The paper's constant: how little the first ranks differ from the next."""
+DEPTH = 100
+"""Passages that each side contributes; k of them where more than so many are asked for."""
 RERANKED = 50
 """The first so many of the fused order are read by the cross-encoder; k of them where more are asked for."""
+SCORE_DIGITS = 10
+"""Fused scores are rounded so: what is left beyond is the order of float additions."""
 _DIGITS = 6
 """Significant digits of an encoder's score: what is left beyond changes with the batch a text was in."""
 _SPARE = 16
@@ -34,6 +42,11 @@ _SPARE = 16
 LANGUAGES = {"medcpt": frozenset({"en"})}
 """Encoder name → the languages (ISO 639) it reads; one that is not named reads any."""
 _MAX_QUERY_CHARS = 8000
+
+Found = Sequence[tuple[int, float]]
+"""What one side found: (ordinal, that side's score), best first."""
+Orders = Mapping[tuple[Side, int], Found]
+"""(side, number of the phrase in the query) → what was found there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,16 @@ class _DenseQuery(NamedTuple):
     corpora: frozenset[str] | None
 
 
+@dataclass(slots=True)
+class _DenseCall:
+    """The dense side of one search, answered with others in a batch."""
+
+    requests: Sequence[_DenseQuery]
+    found: list[Found] = field(default_factory=list)
+    error: Exception | None = None
+    done: bool = False
+
+
 class IndexRetriever:
     """The `Retriever` over an index on disk; one instance may serve any number of tasks at once."""
 
@@ -79,7 +102,9 @@ class IndexRetriever:
         self.dense = dense
         """None for a search of words alone."""
         self._reranker = reranker
-        self._requests: Batcher[_DenseQuery, Found] = Batcher(self._nearest)
+        # An encoder costs little more for many queries than for one: while a batch runs, later ones gather.
+        self._one_batch, self._queue = threading.Lock(), threading.Lock()
+        self._waiting: list[_DenseCall] = []
 
     @property
     def identity(self) -> IndexIdentity:
@@ -99,28 +124,59 @@ class IndexRetriever:
         Phrases are plain text, whatever they hold. Passages published after `not_after` are left out on every
         side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
         reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
-        Queries of calls that come at about the same time are encoded and searched together, which changes no
-        result.
+        Calls that wait for the encoder at the same time are encoded together, which changes no result.
         Raises UsageError for a corpus that the index does not hold.
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         searched_corpora = None if corpora is None else self._known(corpora)
-        if self.dense is None:
-            return await asyncio.to_thread(self._search_words, queries, k, not_after, searched_corpora)
-        dense = self.dense
-        readable = [(at, n) for at, q in enumerate(queries) for n, p in enumerate(q.phrases) if dense.reads(p)]
-        requests = [
-            _DenseQuery(queries[at].phrases[n], self._depth(queries[at], k), not_after, searched_corpora)
-            for at, n in readable
-        ]
-        found, nearest = await asyncio.gather(
-            asyncio.to_thread(self._by_words, queries, k, not_after, searched_corpora),
-            self._requests.submit(requests),
-        )
-        for (at, n), near in zip(readable, nearest, strict=True):
+        return await asyncio.to_thread(self._search, queries, k, not_after, searched_corpora)
+
+    def _search(
+        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
+    ) -> list[list[Hit]]:
+        found: list[dict[tuple[Side, int], Found]] = [{} for _ in queries]
+        readable: list[tuple[int, int]] = []
+        requests: list[_DenseQuery] = []
+        for at, query in enumerate(queries):
+            depth = self._depth(query, k)
+            for n, phrase in enumerate(query.phrases):
+                if self._lexical is not None:
+                    found[at][Side.LEXICAL, n] = self._lexical.search(phrase, depth, not_after, corpora)
+                if self.dense is not None and self.dense.reads(phrase):
+                    readable.append((at, n))
+                    requests.append(_DenseQuery(phrase[:_MAX_QUERY_CHARS], depth, not_after, corpora))
+        for (at, n), near in zip(readable, self._nearest_batched(requests), strict=True):
             found[at][Side.DENSE, n] = near
-        return await asyncio.to_thread(self._hits, queries, found, k)
+        return [self._hits_of(query, orders, k) for query, orders in zip(queries, found, strict=True)]
+
+    def _nearest_batched(self, requests: Sequence[_DenseQuery]) -> list[Found]:
+        """Answer the requests together with those of other threads that wait."""
+        if not requests:
+            return []
+        call = _DenseCall(requests)
+        with self._queue:
+            self._waiting.append(call)
+        with self._one_batch:
+            if not call.done:
+                with self._queue:
+                    batch, self._waiting = self._waiting, []
+                self._answer(batch)
+        if call.error is not None:
+            raise call.error
+        return call.found
+
+    def _answer(self, batch: list[_DenseCall]) -> None:
+        try:
+            found = self._nearest([request for call in batch for request in call.requests])
+        except Exception as exc:
+            for call in batch:
+                call.error, call.done = exc, True
+            return
+        start = 0
+        for call in batch:
+            call.found, call.done = found[start : start + len(call.requests)], True
+            start += len(call.requests)
 
     def _known(self, corpora: Collection[str]) -> frozenset[str]:
         strange = sorted(set(corpora) - set(self._identity.corpora))
@@ -131,11 +187,6 @@ class IndexRetriever:
             )
         return frozenset(corpora)
 
-    def _search_words(
-        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
-    ) -> list[list[Hit]]:
-        return self._hits(queries, self._by_words(queries, k, not_after, corpora), k)
-
     def _depth(self, query: Query, k: int) -> int:
         """How many passages each side contributes."""
         if self._fuses(query):
@@ -145,23 +196,10 @@ class IndexRetriever:
     def _fuses(self, query: Query) -> bool:
         return self._identity.retriever == "hybrid" or len(query.phrases) > 1
 
-    def _by_words(
-        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: frozenset[str] | None
-    ) -> list[dict[tuple[Side, int], Found]]:
-        if self._lexical is None:
-            return [{} for _ in queries]
-        return [
-            {
-                (Side.LEXICAL, n): self._lexical.search(phrase, self._depth(query, k), not_after, corpora)
-                for n, phrase in enumerate(query.phrases)
-            }
-            for query in queries
-        ]
-
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""
         assert self.dense is not None
-        texts = list(dict.fromkeys(request.text[:_MAX_QUERY_CHARS] for request in requests))
+        texts = list(dict.fromkeys(request.text for request in requests))
         rows = {text: row for row, text in enumerate(texts)}
         vectors = self.dense.encoder.encode_queries(texts)
         groups: dict[_DenseQuery, list[int]] = {}
@@ -172,7 +210,7 @@ class IndexRetriever:
             allowed = self._store.allowed(not_after, corpora)
             if allowed is not None and not allowed.any():
                 continue
-            chosen = vectors[[rows[requests[number].text[:_MAX_QUERY_CHARS]] for number in numbers]]
+            chosen = vectors[[rows[requests[number].text] for number in numbers]]
             scores, ordinals = self.dense.index.search(chosen, depth + _SPARE, allowed)
             for number, vector, at, near in zip(numbers, chosen, ordinals, scores, strict=True):
                 # A query without a word that the encoder knows is a vector of nothing, as near to one as to all.
@@ -181,11 +219,6 @@ class IndexRetriever:
                     rounded = [(ordinal, _rounded(score)) for ordinal, score in pairs if ordinal >= 0]
                     found[number] = self._store.ordered(rounded, depth)
         return found
-
-    def _hits(
-        self, queries: Sequence[Query], found: Sequence[dict[tuple[Side, int], Found]], k: int
-    ) -> list[list[Hit]]:
-        return [self._hits_of(query, orders, k) for query, orders in zip(queries, found, strict=True)]
 
     def _hits_of(self, query: Query, orders: dict[tuple[Side, int], Found], k: int) -> list[Hit]:
         if self._fuses(query):
@@ -197,7 +230,7 @@ class IndexRetriever:
             best = best[: max(k, RERANKED)]
             passages = {ordinal: self._store.get(ordinal) for ordinal, _ in best}
             orders[Side.RERANK, 0] = best = self._reranked(self._reranker, query.phrases[0], passages)
-        places = by_ordinal(orders)
+        places = _by_ordinal(orders)
         return [
             Hit(passages.get(ordinal) or self._store.get(ordinal), score, rank, tuple(places.get(ordinal, ())))
             for rank, (ordinal, score) in enumerate(best[:k], start=1)
@@ -215,3 +248,22 @@ class IndexRetriever:
 
 def _rounded(score: float) -> float:
     return float(f"{score:.{_DIGITS}g}")
+
+
+def fused(orders: Orders) -> list[tuple[int, float]]:
+    """(ordinal, fused score) of everything that is in any order, in no order."""
+    total: dict[int, float] = {}
+    for found in orders.values():
+        for rank, (ordinal, _) in enumerate(found, start=1):
+            total[ordinal] = total.get(ordinal, 0.0) + 1 / (RRF_K + rank)
+    return [(ordinal, round(score, SCORE_DIGITS)) for ordinal, score in total.items()]
+
+
+def _by_ordinal(orders: Orders) -> dict[int, list[SideHit]]:
+    """Ordinal → its place in each order that has it, by side and phrase."""
+    places: dict[int, list[SideHit]] = {}
+    sides = list(Side)
+    for side, phrase in sorted(orders, key=lambda key: (sides.index(key[0]), key[1])):
+        for rank, (ordinal, score) in enumerate(orders[side, phrase], start=1):
+            places.setdefault(ordinal, []).append(SideHit(side, rank, score, phrase))
+    return places

@@ -197,17 +197,6 @@ def test_a_retriever_opened_before_a_rebuild_goes_on(tmp_path: Path) -> None:
     assert asyncio.run(before.search([Query("sumatriptan")], k=1))[0][0].passage.title == "Migraine"
 
 
-def test_an_index_replaced_while_it_is_opened_is_opened_anew(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    index = tmp_path / "index"
-    first = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
-    second = build_index([open_corpus(corpus_file(tmp_path / "b.jsonl", ROWS[:1]))], index, fresh=True)
-    answers = [first, second]
-    monkeypatch.setattr("medlive.evidence.open_index.read_manifest", lambda _: answers.pop(0))
-    assert open_index(index).identity.index_digest == second.index_digest
-
-
 def test_an_absent_index_says_how_to_build_one(tmp_path: Path) -> None:
     with pytest.raises(IndexMissing) as caught:
         open_index(tmp_path / "nowhere")

