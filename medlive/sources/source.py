@@ -2,11 +2,12 @@
 
 import codecs
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import ClassVar
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -180,24 +181,31 @@ class SourceSettings(BaseModel):
         return value.rstrip("/")
 
 
-class Site(Protocol):
+class Site(ABC):
     """An adapter: where a community's lists are, and how its pages are parsed."""
 
-    name: str
+    name: ClassVar[str]
     """The source's name in threads, settings and commands."""
-    settings: SourceSettings
-    allowed_hosts: frozenset[str]
+    allowed_hosts: ClassVar[frozenset[str]]
     """The community's hosts; no request goes to any other."""
+    defaults: ClassVar[SourceSettings]
 
+    def __init__(self, settings: SourceSettings | None = None) -> None:
+        self.settings = settings or self.defaults
+
+    @abstractmethod
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The first page of every list to read."""
 
+    @abstractmethod
     def parse_listing(self, page: Page) -> Listing:
         """The threads that a list page shows. Raises LayoutError."""
 
     def next_page(self, page: Page) -> str | None:
-        """The address of a thread's following page, or None on its last."""
+        """The address of a thread's following page, or None on its last; many sites have one page only."""
+        return None
 
+    @abstractmethod
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The whole thread from all its pages in order.
 

@@ -126,9 +126,7 @@ class PostgresLedger:
     @property
     def unsaved_counts(self) -> Counter[str]:
         """Requests sent to the host, and retries by reason, since the last event was saved."""
-        sent = Counter({"requests": self._fetcher.requests, "conditional": self._fetcher.conditional})
-        sent.update({f"retried_{reason.value}": n for reason, n in self._fetcher.retries.items()})
-        return sent - self._saved_requests
+        return self._fetcher.counts - self._saved_requests
 
     async def aclose(self) -> None:
         """Wait until all events are saved, and close the WARC file."""

@@ -5,12 +5,10 @@ import ipaddress
 import random
 from collections import Counter
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
-from types import TracebackType
-from typing import Self
 from urllib.parse import urljoin, urlsplit
 
 import httpx2
@@ -20,7 +18,6 @@ from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.guard import GuardedTransport
 from medlive.sources.fetching.page import (
-    PRODUCT,
     Blocked,
     Fetched,
     FetchError,
@@ -91,26 +88,19 @@ class _Response:
     elapsed_ms: int
 
 
-class Fetcher:
+class Fetcher(AbstractAsyncContextManager["Fetcher"]):
     """Fetches pages for one run; an asynchronous context manager.
 
     Robots rules, blocks, rates and cookies are remembered for as long as it is open. Safe for concurrent
     tasks.
     """
 
-    def __init__(self, settings: FetchSettings, *, seed: int | None = None) -> None:
-        """`seed` determines the random part of the waits."""
+    def __init__(self, settings: FetchSettings) -> None:
         self._settings = settings
-        self._random = random.Random(seed)
         self._hosts: dict[str, _Host] = {}
-        self.retries: Counter[FetchReason] = Counter()
-        """Retries in this run, by reason."""
-        self.conditional = 0
-        """Pages of this run requested with a validator."""
-        self.not_modified = 0
-        """Pages of this run answered with 304."""
-        self.requests = 0
-        """Requests sent in this run, robots.txt and retries included."""
+        self.counts: Counter[str] = Counter()
+        """In this run: `requests` (robots.txt and retries included), `conditional` (those with a validator),
+        `retried_<reason>`."""
         self._client = httpx2.AsyncClient(
             transport=GuardedTransport(allow_loopback=settings.allow_loopback),
             headers={
@@ -123,12 +113,7 @@ class Fetcher:
             trust_env=False,
         )
 
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self._client.aclose()
 
     @property
@@ -162,18 +147,16 @@ class Fetcher:
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         headers = {name: value for name, value in conditions.items() if value and value.isascii()}
-        self.conditional += bool(headers)
+        self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         for _ in range(self._settings.max_redirects + 1):
             host = self._host(request.url, policy)
             robots = host.robots or await self._robots(request.url, host, policy)
-            if not robots.allows(request.url, PRODUCT):
+            if not robots.allows(request.url):
                 raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
-                page = _final_page(request.url, response, conditional=bool(headers))
-                self.not_modified += page.not_modified
-                return page
+                return _final_page(request.url, response, conditional=bool(headers))
             request.url = _redirect_target(request, response)
         raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
@@ -247,9 +230,9 @@ class Fetcher:
             if not self._may_retry(failure.reason, failures, request):
                 self._count_failure(host, failure)
                 raise failure
-            self.retries[failure.reason] += 1
+            self.counts[f"retried_{failure.reason}"] += 1
             longest = min(self._settings.max_backoff_s, self._settings.backoff_s * 2 ** (failures.total() - 1))
-            await asyncio.sleep(longest * self._random.uniform(0.5, 1.0))
+            await asyncio.sleep(longest * random.uniform(0.5, 1.0))
 
     def _may_retry(self, reason: FetchReason, failures: Counter[FetchReason], request: _Request) -> bool:
         """Whether another attempt is within the page's and the run's bounds."""
@@ -257,7 +240,7 @@ class Fetcher:
         return (
             request.left_s > 0
             and failures[reason] <= self._settings.retries.get(reason, 0)
-            and (most is None or self.retries[reason] < most)
+            and (most is None or self.counts[f"retried_{reason}"] < most)
         )
 
     def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
@@ -276,7 +259,7 @@ class Fetcher:
             host.raise_if_stopped(request.url)
             interval = request.policy.min_interval_s
             if host.robots is not None:
-                interval = max(interval, host.robots.interval_s(PRODUCT))
+                interval = max(interval, host.robots.interval_s)
             wait = host.next_at - loop.time()
             if wait > max(self._settings.max_retry_after_s, interval):
                 cause = f"the host asked to be left alone for another {wait:.0f} s"
@@ -295,7 +278,7 @@ class Fetcher:
             total = self._settings.total_timeout_s
             raise FetchFailed(url, FetchReason.TIMEOUT, f"attempts and redirects took over {total:g} s in all")
         address = _parsed(url)
-        self.requests += 1
+        self.counts["requests"] += 1
         try:
             async with asyncio.timeout(limit):
                 method, data = ("GET", None) if request.form is None else ("POST", dict(request.form))

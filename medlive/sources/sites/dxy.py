@@ -19,20 +19,13 @@ from medlive.sources.source import (
     NotAThread,
     Page,
     PageRequest,
+    Site,
     SourceSettings,
     build_message,
     link,
     only_page,
 )
 from medlive.threads.model import Thread
-
-_DEFAULTS = SourceSettings(
-    base_url="https://dxy.com",
-    boards=("neike",),
-    # One scraper's author was blocked after about a hundred requests.
-    min_interval_s=15.0,
-    stop_statuses=frozenset({403, 429}),
-)
 
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
 _STATE = re.compile(r"window\.\$\$data\s*=\s*(?=\{)")
@@ -57,14 +50,19 @@ class _Doctor:
     hospital: str
 
 
-class Dxy:
+class Dxy(Site):
     """The adapter of dxy.com and the older ask.dxy.com."""
 
     name = "dxy"
     allowed_hosts = frozenset({"dxy.com", "www.dxy.com", "ask.dxy.com"})
 
-    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
-        self.settings = settings
+    defaults = SourceSettings(
+        base_url="https://dxy.com",
+        boards=("neike",),
+        # One scraper's author was blocked after about a hundred requests.
+        min_interval_s=15.0,
+        stop_statuses=frozenset({403, 429}),
+    )
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """Each section."""
@@ -82,10 +80,6 @@ class Dxy:
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
         return Listing(tuple(entries.values()), following_list_page(page, tree, "page_index"))
-
-    def next_page(self, page: Page) -> str | None:
-        """A consultation has one page."""
-        return None
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""

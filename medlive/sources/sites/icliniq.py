@@ -17,14 +17,13 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    Site,
     SourceSettings,
     build_message,
     link,
     only_page,
 )
 from medlive.threads.model import Thread
-
-_DEFAULTS = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
 # By era, newest first: 2020 and later, about 2019, 2018.
 _ROWS = (".card-title a", "div.post-health-issue > a", 'a.biglink[href*="/qa/"]')
@@ -53,14 +52,13 @@ class _Turn:
         return self.specialty or (title[0] if title else None)
 
 
-class Icliniq:
+class Icliniq(Site):
     """The adapter of www.icliniq.com."""
 
     name = "icliniq"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
-    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
-        self.settings = settings
+    defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """All questions, or each topic that the settings name."""
@@ -79,10 +77,6 @@ class Icliniq:
             if entries:
                 return Listing(tuple(entries.values()), following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
-
-    def next_page(self, page: Page) -> str | None:
-        """A question has one page."""
-        return None
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""

@@ -20,20 +20,13 @@ from medlive.sources.source import (
     NotAThread,
     Page,
     PageRequest,
+    Site,
     SourceSettings,
     build_message,
     link,
     only_page,
 )
 from medlive.threads.model import Thread
-
-_DEFAULTS = SourceSettings(
-    base_url="https://www.medlive.cn",
-    boards=("case",),
-    min_interval_s=10.0,
-    stop_statuses=frozenset({403, 429}),
-    verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
-)
 
 _PAGE_SIZE = 20
 """Rows asked for in one list request."""
@@ -68,14 +61,19 @@ class _Entry:
     posted_at: datetime | None
 
 
-class Medlive:
+class Medlive(Site):
     """The adapter of www.medlive.cn and its older case and news hosts."""
 
     name = "medlive"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
-    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
-        self.settings = settings
+    defaults = SourceSettings(
+        base_url="https://www.medlive.cn",
+        boards=("case",),
+        min_interval_s=10.0,
+        stop_statuses=frozenset({403, 429}),
+        verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
+    )
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
@@ -98,10 +96,6 @@ class Medlive:
         if rows and not entries:
             raise LayoutError(page.url, "title and url in data.data[]")
         return Listing(entries, _next_list(page, len(rows)))
-
-    def next_page(self, page: Page) -> str | None:
-        """A case has one page."""
-        return None
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.

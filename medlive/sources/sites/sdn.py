@@ -18,18 +18,12 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    Site,
     SourceSettings,
     build_message,
     link,
 )
 from medlive.threads.model import Thread
-
-_DEFAULTS = SourceSettings(
-    base_url="https://forums.studentdoctor.net",
-    boards=("internal-medicine-and-im-subspecialties.41", "anesthesiology.45", "other-subspecialties.150"),
-    min_interval_s=5.0,
-    verified_labels=("attending", "resident", "fellow"),
-)
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
 _PAGE_PATH = re.compile(r"/page-(\d{1,6})(?:[/?#]|$)")
@@ -73,15 +67,22 @@ class ThreadPage(NamedTuple):
     posts: tuple[Post, ...]
 
 
-class Sdn:
+class Sdn(Site):
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
     name = "sdn"
     allowed_hosts = frozenset({"forums.studentdoctor.net"})
 
-    def __init__(self, settings: SourceSettings = _DEFAULTS) -> None:
-        self.settings = settings
-        self._verified = frozenset(label.lower() for label in settings.verified_labels)
+    defaults = SourceSettings(
+        base_url="https://forums.studentdoctor.net",
+        boards=("internal-medicine-and-im-subspecialties.41", "anesthesiology.45", "other-subspecialties.150"),
+        min_interval_s=5.0,
+        verified_labels=("attending", "resident", "fellow"),
+    )
+
+    def __init__(self, settings: SourceSettings | None = None) -> None:
+        super().__init__(settings)
+        self._verified = frozenset(label.lower() for label in self.settings.verified_labels)
         # A page is asked for its successor, then read as part of its thread.
         self._read = lru_cache(maxsize=128)(read_page)
 

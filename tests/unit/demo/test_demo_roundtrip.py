@@ -41,7 +41,7 @@ async def test_the_adapter_reads_what_the_community_shows(site: str) -> None:
     harvested: dict[str, HarvestedThread] = {}
     async with (
         serve_communities(THREADS) as communities,
-        Fetcher(FetchSettings(allow_loopback=True), seed=1) as fetcher,
+        Fetcher(FetchSettings(allow_loopback=True)) as fetcher,
     ):
         base = communities.base_urls[site]
         boards = () if site == "icliniq" else communities.boards[site]

@@ -20,6 +20,7 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    Site,
     SourceSettings,
 )
 from medlive.threads.model import Message, Role, Thread
@@ -32,11 +33,11 @@ ROWS, POSTS = 1, 2
 """Threads a list page, and posts a thread page."""
 
 
-class Board:
+class Board(Site):
     """A site whose pages are JSON; its lists may show no dates."""
 
     name = "board"
-    settings = SourceSettings(base_url=BASE, min_interval_s=0)
+    defaults = SourceSettings(base_url=BASE, min_interval_s=0)
     allowed_hosts = frozenset({"board.example"})
 
     def listing_requests(self, base_url: str) -> Sequence[PageRequest]:

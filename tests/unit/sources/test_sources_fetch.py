@@ -170,7 +170,7 @@ async def test_temporary_failures_are_retried_within_their_own_bound(community: 
     community.pages["/gone"] = text("", 404)
     async with Fetcher(quick(retries={FetchReason.SERVER_ERROR: 2})) as fetcher:
         assert (await fetcher.fetch(community.base + "/flaky", community.policy())).status == 200
-        assert fetcher.retries == {FetchReason.SERVER_ERROR: 2}
+        assert fetcher.counts["retried_server_error"] == 2
         error = await failure(fetcher, community.base + "/dead", community.policy())
         assert (error.reason, error.status) == (FetchReason.SERVER_ERROR, 503)
         error = await failure(fetcher, community.base + "/gone", community.policy())
@@ -304,7 +304,7 @@ async def test_a_closed_port_and_a_broken_answer_are_connection_failures(communi
     async with Fetcher(quick(retries={FetchReason.CONNECTION: 1})) as fetcher:
         error = await failure(fetcher, community.base + "/broken", community.policy())
         assert error.reason is FetchReason.CONNECTION
-        assert fetcher.retries == {FetchReason.CONNECTION: 1}
+        assert fetcher.counts["retried_connection"] == 1
         with pytest.raises(RobotsDenied, match="could not be read"):
             await fetcher.fetch("http://127.0.0.1:9/", FetchPolicy(frozenset({"127.0.0.1:9"}), 0.0))
 
