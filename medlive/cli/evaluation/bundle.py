@@ -23,7 +23,6 @@ from medlive.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from medlive.evaluation.bundles.leaderboard import Leaderboard, Ranking
     from medlive.evaluation.bundles.verify import BundleReport
-    from medlive.evaluation.model import CaseSet
     from medlive.evaluation.scoring.errata import ErrataMode, RunErrata
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.integrity.signing import PublicKey
@@ -102,12 +101,11 @@ def bundle(
 
 
 def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
+    from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.service.paths import snapshots_path
 
     chosen = one_of("--errata", ErrataMode, given.errata)
-    from medlive.config import load_settings
-
     home = snapshots_path(load_settings().settings)
     use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
     for note in use.warnings([run.label]):
@@ -132,8 +130,10 @@ def verify_bundle(
     steps were skipped. With --public-key a bundle that none of the keys signed fails.
     """
     from medlive.evaluation.bundles.verify import unbundle
+    from medlive.evaluation.bundles.verify import verify_bundle as verify
 
-    report = _verified(path, _keys(public_key), _place(snapshot), errata_file)
+    keys, place = _keys(public_key), _place(snapshot)
+    report = verify(path, public_keys=keys, snapshot=place, errata_file=errata_file)
     failure = None if report.ok else CheckFailed(f"{path.name} does not verify")
     print_result(_report_row(report), as_json, lambda: print_steps(report.steps, most=_MOST), failure=failure)
     say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
@@ -179,6 +179,7 @@ def leaderboard(
     unsigned.
     """
     from medlive.evaluation.bundles.leaderboard import rank_bundles
+    from medlive.evaluation.bundles.verify import verify_bundle
     from medlive.evaluation.cases.load import load_cases
     from medlive.evaluation.scoring.errata import ErrataMode
     from medlive.evaluation.scoring.metrics import Metric
@@ -188,10 +189,10 @@ def leaderboard(
     keys = _keys(public_key)
     place = _place(snapshot)
     cases = None if place is None else load_cases(place)
-    reports = [_verified(path, keys, cases, errata.errata_file) for path in bundles]
-    found = rank_bundles(
-        reports, metric=chosen, draws=draws, seed=seed, errata=mode, most_unscored=most_unscored
-    )  # fmt: skip
+    reports = [
+        verify_bundle(path, public_keys=keys, snapshot=cases, errata_file=errata.errata_file) for path in bundles
+    ]
+    found = rank_bundles(reports, metric=chosen, draws=draws, seed=seed, errata=mode, most_unscored=most_unscored)
     print_result(_leaderboard_row(found), as_json, lambda: _print(found))
     if not found.rankings:
         raise CheckFailed("no bundle can be ranked")
@@ -206,7 +207,12 @@ def _print(found: "Leaderboard") -> None:
     if len(found.rankings) > 1:
         say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")
     for ranking in found.rankings:
-        print(_conditions(ranking))
+        row = _conditions_row(ranking)
+        part = ", ".join(f"{k} {v}" for k, v in (row["selection"] or {}).items())
+        print(
+            f"{row['snapshot']}, {row['cases']} cases{f' ({part})' if part else ''}; template "
+            f"{row['template']['name']}; graded by {row['grader']['model']} in {row['grader']['mode']} mode"
+        )
         print_scores(ranking.table)
         for warning in ranking.table.warnings:
             say(warning)
@@ -219,7 +225,10 @@ def _print(found: "Leaderboard") -> None:
     if found.unranked:
         print_table(
             ["not ranked", "model", "why"],
-            [[printable(r.path.name), _model_of(r), why] for r, why in found.unranked],
+            [
+                [printable(r.path.name), printable(r.info.model)[:100] if r.info else None, why]
+                for r, why in found.unranked
+            ],
         )
 
 
@@ -239,15 +248,6 @@ def _place(snapshot: str | None) -> Path | None:
     return snapshot_folder(load_settings().settings, snapshot)
 
 
-def _conditions(ranking: "Ranking") -> str:
-    row = _conditions_row(ranking)
-    text = f"{row['snapshot']}, {row['cases']} cases"
-    if row["selection"]:
-        text += f" ({', '.join(f'{k} {v}' for k, v in row['selection'].items())})"
-    grader = row["grader"]
-    return f"{text}; template {row['template']['name']}; graded by {grader['model']} in {grader['mode']} mode"
-
-
 def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
     info = ranking.table.models[0].run.run.info
     shared = ranking.conditions
@@ -258,20 +258,6 @@ def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
         "evidence": None if info.evidence is None else info.evidence.model_dump(mode="json"),
         "grader": {n: getattr(shared.grader, n) for n in ("engine", "model", "mode", "prompt", "judge")},
     }  # fmt: skip
-
-
-def _verified(
-    path: Path, keys: "list[PublicKey]", snapshot: "Path | CaseSet | None", errata_file: Path | None
-) -> "BundleReport":
-    from medlive.evaluation.bundles.verify import verify_bundle as verify
-
-    return verify(path, public_keys=keys, snapshot=snapshot, errata_file=errata_file)
-
-
-def _model_of(report: "BundleReport") -> str | None:
-    from medlive.integrity.folder import printable
-
-    return printable(report.info.model)[:100] if report.info else None
 
 
 def _key_of(report: "BundleReport") -> str | None:

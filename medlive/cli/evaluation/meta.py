@@ -10,7 +10,7 @@ import typer
 from medlive.cli.evaluation.options import RunArgument
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
 from medlive.cli.output import new_file, print_result, print_table, say
-from medlive.errors import BadInput, UsageError
+from medlive.errors import UsageError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +89,7 @@ def meta(
     """
     from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run
+    from medlive.report.tables import write_whole
 
     _check_options(sheets, quality, people, others, out)
     file = None if out is None else out / ("quality.json" if quality else "meta.json")
@@ -106,7 +107,8 @@ def meta(
             baselines=others.baseline or (), against=others.against or (), top=top, draws=draws, seed=seed,
         )  # fmt: skip
     if file is not None:
-        _write(file, found.as_json())
+        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
+        write_whole(file, text.encode("utf-8", "backslashreplace"))
     show = _show_quality if quality else _show
     print_result(found.as_json(), as_json, lambda: show(found), notes=found.notes)
 
@@ -127,29 +129,22 @@ def _check_options(
 
 
 def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, seed: int, as_json: bool) -> None:
-    from medlive.evaluation.agreement import sheets
     from medlive.evaluation.agreement.case_ratings import write_quality_sheets
-    from medlive.evaluation.agreement.humans import read_humans
-    from medlive.evaluation.runs.folder import open_run
+    from medlive.evaluation.agreement.sheets import MOST_CELL, write_sheets
 
-    human, adjudicator, raters, sample = people.human or [], people.adjudicator, given.rater or [], given.sample
-    if given.about == "cases":
-        if adjudicator or human:
-            raise UsageError("--about cases takes --rater and --sample alone")
-        made = write_quality_sheets(run_dir, folder, raters, sample=sample, seed=seed)
-    elif adjudicator is None and not human:
-        made = sheets.write_sheets(run_dir, folder, raters, sample=sample, seed=seed)
-    elif adjudicator is None or not human or raters or sample:
+    human, adjudicator, raters = people.human or [], people.adjudicator, given.rater or []
+    if given.about == "cases" and (adjudicator or human):
+        raise UsageError("--about cases takes --rater and --sample alone")
+    if not adjudicator and not human:
+        write = write_quality_sheets if given.about == "cases" else write_sheets
+        made = write(run_dir, folder, raters, sample=given.sample, seed=seed)
+    elif not adjudicator or not human or raters or given.sample:
         raise UsageError(
             "--sheet takes --rater, or for what raters disagreed on --human and --adjudicator",
             hint="medlive eval meta RUN --sheet FOLDER --rater A --rater B",
         )
     else:
-        run = open_run(run_dir)
-        ratings = read_humans(*human, items=sheets.places_of(sheets.items_of(run.cases, run.answers()[0])))
-        for note in ratings.notes:
-            say(note)
-        made = sheets.write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
+        made = _adjudication(run_dir, folder, adjudicator, human, seed)
     print_result(
         {"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed},
         as_json,
@@ -158,7 +153,19 @@ def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, se
         ),
     )
     if made.cut:
-        say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {sheets.MOST_CELL:,} characters")
+        say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters")
+
+
+def _adjudication(run_dir: Path, folder: Path, adjudicator: str, human: list[Path], seed: int) -> Any:
+    from medlive.evaluation.agreement.humans import read_humans
+    from medlive.evaluation.agreement.sheets import items_of, places_of, write_adjudication
+    from medlive.evaluation.runs.folder import open_run
+
+    run = open_run(run_dir)
+    ratings = read_humans(*human, items=places_of(items_of(run.cases, run.answers()[0])))
+    for note in ratings.notes:
+        say(note)
+    return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
 
 
 def _show_quality(found: Any) -> None:
@@ -181,16 +188,9 @@ def _show_quality(found: Any) -> None:
     )  # fmt: skip
 
 
-def _write(path: Path, value: Any) -> None:
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-        path.write_text(text, encoding="utf-8", errors="backslashreplace")
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
-
-
 def _show(found: Any) -> None:
+    from medlive.report.html import p_said
+
     if found.coverage is not None:
         c = found.coverage
         print_table(
@@ -205,7 +205,7 @@ def _show(found: Any) -> None:
         print_table(
             ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
             [
-                [v.method, v.judge, _figure(v.pearson), _p(v.pearson.p), _figure(v.spearman), v.pearson.n,
+                [v.method, v.judge, _figure(v.pearson), p_said(v.pearson.p), _figure(v.spearman), v.pearson.n,
                  _figure(v.mean), _figure(v.mean_people), _figure(v.gain) if v.gain else None]
                 for v in found.cases
             ],
@@ -276,9 +276,3 @@ def _figure(e: Any) -> str:
     if e.value is None:
         return f"- ({e.why})"
     return f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})")
-
-
-def _p(p: float | None) -> str | None:
-    from medlive.report.html import p_said
-
-    return None if p is None else p_said(p)
