@@ -32,6 +32,7 @@ COLUMNS: Final = (
     "comment",
 )  # fmt: skip
 LEAST_ITEMS: Final = 5
+_UNKNOWN: Final = "items belong to other cases or changed texts; left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,40 +161,42 @@ def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tu
     given: Ratings = {}
     faults: list[str] = []
     skipped = Counter[str]()
-    raters: dict[str, None] = {}
     for path in files:
         table = read_table(decode_text(read_bytes(path), path.name)[0], path.name, ("item", "rater", "rating"))
         faults += [f"{path.name}: {table.unit} {number}: {what}" for number, what in table.faults]
         for number, values in table.rows:
-            item, rater, rating = (_text(values.get(name)) for name in ("item", "rater", "rating"))
             try:
-                if not item or not rater:
-                    raise ValueError("item and rater are required")
-                if item not in items or not rating:
-                    skipped["undecided" if item in items else "unknown"] += 1
-                    continue
-                value = _rating(rating, ASPECTS[items[item].aspect])
-                if given.setdefault(item, {}).setdefault(rater, value) != value:
-                    raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
-                raters[rater] = None
+                if (why := _add(given, values, items)) is not None:
+                    skipped[why] += 1
             except ValueError as exc:
                 faults.append(f"{path.name}: {table.unit} {number}: {exc}")
-    unknown, undecided = skipped["unknown"], skipped["undecided"]
     if faults:
         raise BadInput(
             list_faults(faults), hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
         )
     if not given:
+        unknown = skipped[_UNKNOWN]
         found = f"only {unknown} items of other cases or changed texts" if unknown else "no ratings"
         raise BadInput(
             f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
         )
-    notes = []
-    if unknown:
-        notes.append(f"{unknown} items belong to other cases or changed texts; left out")
-    if undecided:
-        notes.append(f"{undecided} ratings have no decision and are left out")
-    return given, tuple(raters), notes
+    raters = dict.fromkeys(rater for by in given.values() for rater in by)
+    return given, tuple(raters), [f"{n} {why}" for why, n in sorted(skipped.items())]
+
+
+def _add(given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]) -> str | None:
+    """Add a row's rating; why not, where it is left out. Raises ValueError where it is invalid."""
+    item, rater, rating = (_text(values.get(name)) for name in ("item", "rater", "rating"))
+    if not item or not rater:
+        raise ValueError("item and rater are required")
+    if item not in items:
+        return _UNKNOWN
+    if not rating:
+        return "ratings have no decision and are left out"
+    value = _rating(rating, ASPECTS[items[item].aspect])
+    if given.setdefault(item, {}).setdefault(rater, value) != value:
+        raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
+    return None
 
 
 def _text(value: object) -> str:

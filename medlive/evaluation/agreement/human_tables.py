@@ -121,23 +121,17 @@ def csv_rows(
     Arguments and errors as for `read_table`; `fold` folds column names to lower case.
     """
     csv.field_size_limit(_MOST_FIELD)
-    stream = io.StringIO(text, newline="")
     before = 1 if text[:4].lower() == "sep=" else 0
     header, known = "".join(text.split("\n")[before : before + 1]).lower(), "|".join(needed).lower().split("|")
     delimiter = max(",;\t", key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)))
-    reader = csv.reader(stream, delimiter=delimiter, strict=True)
-    if before:
+    stream = io.StringIO(text, newline="")
+    for _ in range(before):
         stream.readline()
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
     line = 1 + before
     try:
         columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
-        if absent := [one for one in needed if not set(one.split("|")) & set(columns)]:
-            raise BadInput(
-                f"{name}: line {line}: no column {', '.join(one.split('|')[0] for one in absent)}",
-                hint=f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}",
-            )
-        if len(set(columns) - {""}) < len([column for column in columns if column]):
-            raise BadInput(f"{name}: line {line}: two columns have the same name")
+        _check_columns(columns, needed, f"{name}: line {line}")
         line = reader.line_num + 1 + before
         for fields in reader:
             # Ignore trailing delimiters.
@@ -149,3 +143,11 @@ def csv_rows(
     except csv.Error as exc:
         why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
         raise BadInput(f"{name}: line {line}: {why}") from exc
+
+
+def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
+    if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
+        hint = f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint)
+    if len(set(columns) - {""}) < sum(map(bool, columns)):
+        raise BadInput(f"{where}: two columns have the same name")

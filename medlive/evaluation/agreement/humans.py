@@ -100,6 +100,12 @@ class RatingCollector:
         """A row's place in messages."""
         return f"{unit} {number}" if len(self.names) == 1 else f"{name} {unit} {number}"
 
+    def place(self, item: str) -> Place | None:
+        """The criterion of an item; None if it is not one of the run's. Raises ValueError without a run."""
+        if self.items is None:
+            raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+        return self.items.get(item)
+
     def verdict(self, where: str, place: Place, rater: str, met: bool | None) -> None:
         """Record a rater's verdict on a criterion."""
         given = self.verdicts.setdefault(place, {})
@@ -219,19 +225,15 @@ def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> N
     rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
     if rater is None or (case_id is None and item is None):
         raise ValueError("case_id (or item) and rater are required")
-    place = None if case_id is None or criterion is None else (case_id, criterion)
-    has_verdict = "met" in values and (item is not None or place is not None)
+    has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
         met = _met(values["met"])
-        if item is not None:
-            if found.items is None:
-                raise ValueError(f"item {item[:40]!r} can only be read together with its run")
-            place = found.items.get(item)
+        place = found.place(item) if item else (case_id or "", criterion or "")
         if place is None:
             found.foreign.append(where)
         else:
             found.verdict(where, place, rater, met)
-    if case_id is not None and "score" in values and (values["score"] not in (None, "") or not has_verdict):
+    if case_id and "score" in values and (values["score"] not in (None, "") or not has_verdict):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")

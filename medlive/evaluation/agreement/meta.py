@@ -152,7 +152,7 @@ def meta_run(
     if people is not None:
         notes += [f"{people.name}: {note}" for note in people.notes]
         truth, how = _people_scores(run, people, adjudicator)
-        counts, criteria = _criteria(run, people, adjudicator, name, notes, draws, seed)
+        counts, criteria = _criteria(run, people, adjudicator, name, notes, draws=draws, seed=seed)
         coverage = Coverage(**counts, cases_scored_by_people=len(truth), people_scores=how if truth else "none")
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
@@ -215,13 +215,7 @@ def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
 
 
 def _criteria(
-    run: GradedRun,
-    people: HumanRatings,
-    adjudicator: str | None,
-    name: str,
-    notes: list[str],
-    draws: int,
-    seed: int,
+    run: GradedRun, people: HumanRatings, adjudicator: str | None, name: str, notes: list[str], **draws: int
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
     if adjudicator is not None and adjudicator not in people.raters:
@@ -230,16 +224,11 @@ def _criteria(
         )
     known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
     _note_unknown(run, people, set(known), notes)
-    gradable = {case_id for case_id, answer in run.answers.items() if answer.gradable}
-    places = [place for place in known if place in people.verdicts and place[0] in gradable]
-    if unanswered := sum(place in people.verdicts for place in known) - len(places):
-        notes.append(f"{unanswered} rated criteria belong to cases without an answer in this run; left out")
-    given = [people.verdicts[place] for place in places]
+    places = _rated_places(run, people, known, notes)
     rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
     raters = tuple(rater for rater in people.raters if rater in rated_by)
-    codes = np.array([[code_of(by.get(rater)) for rater in raters] for by in given], dtype=np.int_)
-    codes = codes.reshape(len(places), len(raters))
-    decisions = np.array([code_of(by.get(adjudicator) if adjudicator else None) for by in given], dtype=np.int_)
+    codes = _codes(people, places, raters)
+    decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     rated = (codes >= MET).sum(axis=1)
     some = rated > 0
@@ -257,15 +246,36 @@ def _criteria(
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
         return counts, None
-    for rater, column in zip(raters, codes.T, strict=True):
-        if (n := int((column >= MET).sum())) < LEAST_ITEMS:
+    for rater, n in zip(raters, (codes >= MET).sum(axis=0).tolist(), strict=True):
+        if n < LEAST_ITEMS:
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
-    cases = {case_id: n for n, case_id in enumerate(dict.fromkeys(case_id for case_id, _ in places))}
-    clusters = np.array([cases[case_id] for case_id, _ in places], dtype=np.int_)
+    cases, clusters = _numbered([case_id for case_id, _ in places])
     agreed = None if adjudicator is None else _agreed(codes, decisions)
-    found = reliability(Panel(raters, codes, clusters, tuple(cases), name, agreed), grader, draws=draws, seed=seed)
+    found = reliability(Panel(raters, codes, clusters, cases, name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
     return counts, found
+
+
+def _rated_places(run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]) -> list[Place]:
+    """The run's criteria that people rated, of cases with an answer."""
+    rated = [place for place in known if place in people.verdicts]
+    gradable = {case_id for case_id, answer in run.answers.items() if answer.gradable}
+    places = [place for place in rated if place[0] in gradable]
+    if unanswered := len(rated) - len(places):
+        notes.append(f"{unanswered} rated criteria belong to cases without an answer in this run; left out")
+    return places
+
+
+def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> NDArray[np.int_]:
+    """(places x raters)."""
+    codes = [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places]
+    return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
+
+
+def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int_]]:
+    """Each name once, and each name's place among them."""
+    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    return tuple(numbers), np.array([numbers[name] for name in names], dtype=np.int_)
 
 
 def _agreed(codes: NDArray[np.int_], decisions: NDArray[np.int_]) -> NDArray[np.int_]:

@@ -370,23 +370,16 @@ def compare_graders(
     Raises:
         UsageError: If the runs have no such case.
     """
-    others = {case.case_id: case for case in second.run.cases}
-    cases = [
-        c for c in first.run.cases if c.case_id in others and _comparable(c, others[c.case_id], first, second)
-    ]
+    cases = _comparable(first, second)
     if not cases:
         raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
-    codes = [
-        [code_of(run.verdicts(case.case_id).get(c.id)) for run in (first, second)]
-        for case in cases
-        for c in case.criteria
-    ]
-    clusters = np.repeat(np.arange(len(cases)), [len(case.criteria) for case in cases])
     one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
     names = (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
-    panel = Panel(names, np.array(codes, dtype=np.int_), clusters, tuple(case.case_id for case in cases))
+    clusters = np.repeat(np.arange(len(cases)), [len(case.criteria) for case in cases])
+    codes = np.stack([_codes(run, cases) for run in (first, second)], axis=1)
+    panel = Panel(names, codes, clusters, tuple(case.case_id for case in cases))
     scored = scores_of(first), scores_of(second)
-    ids = [case.case_id for case in cases if all(case.case_id in s for s in scored)]
+    ids = [case.case_id for case in cases if case.case_id in scored[0].keys() & scored[1].keys()]
     a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
     spearman, kendall, pearson = (
         correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
@@ -403,11 +396,23 @@ def compare_graders(
     )
 
 
-def _comparable(case: EvaluationCase, other: EvaluationCase, first: GradedRun, second: GradedRun) -> bool:
-    """Whether both runs have the case with the same question, criteria and answer."""
-    one, two = first.answers.get(case.case_id), second.answers.get(case.case_id)
-    same = (other.criteria, other.question) == (case.criteria, case.question)
-    return same and one is not None and two is not None and one.digest == two.digest
+def _comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
+    """The cases that both runs have with the same question, criteria and answer."""
+    asked = [
+        {
+            case.case_id: (case.question, case.criteria, run.answers[case.case_id].digest)
+            for case in run.run.cases
+            if case.case_id in run.answers
+        }
+        for run in (first, second)
+    ]
+    return [c for c in first.run.cases if c.case_id in asked[0] and asked[0][c.case_id] == asked[1].get(c.case_id)]
+
+
+def _codes(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
+    """The code of every criterion."""
+    codes = [code_of(run.verdicts(case.case_id).get(c.id)) for case in cases for c in case.criteria]
+    return np.array(codes, dtype=np.int_)
 
 
 def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:

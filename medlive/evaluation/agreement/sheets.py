@@ -160,28 +160,32 @@ def put_sheets(
     cases: int,
 ) -> Sheets:
     """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`."""
-    sheets = {name.strip(): rows_of(name.strip()) for name in raters if name.strip()}
-    paths = [folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in map(str.strip, raters) if name]
-    if not sheets:
+    named = [name.strip() for name in raters if name.strip()]
+    paths = [folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in named]
+    if not named:
         raise UsageError("expected at least one rater", hint="add --rater NAME, once for each rater")
     if len({path.name.casefold() for path in paths}) < len(paths):
         raise UsageError("two raters have the same name")
     if existing := [path for path in paths if path.exists()]:
         raise BadInput(f"{existing[0]} already exists and may contain ratings", hint="name another folder")
+    sheets = [rows_of(name) for name in named]
     how = folder / "how-to-rate.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = files("medlive.evaluation.agreement").joinpath(guide).read_text("utf-8")
         how.write_text(text, encoding="utf-8-sig")
-        for path, rows in zip(paths, sheets.values(), strict=True):
-            out = io.StringIO()
-            csv.writer(out).writerows([columns, *([_cell(text) for text in row] for row in rows)])
-            path.write_text(out.getvalue(), encoding="utf-8-sig", newline="")
+        for path, rows in zip(paths, sheets, strict=True):
+            path.write_text(_csv([columns, *rows]), encoding="utf-8-sig", newline="")
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
-    first = next(iter(sheets.values()))
-    cut = sum(len(text) >= MOST_CELL for row in first for text in row)
-    return Sheets((how, *paths), len(first), cases, cut)
+    cut = sum(len(text) >= MOST_CELL for row in sheets[0] for text in row)
+    return Sheets((how, *paths), len(sheets[0]), cases, cut)
+
+
+def _csv(rows: Iterable[Sequence[str]]) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerows([_cell(text) for text in row] for row in rows)
+    return out.getvalue()
 
 
 def _cell(text: str) -> str:

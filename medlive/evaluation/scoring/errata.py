@@ -214,11 +214,10 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
         named = "" if apply else f" ({_some(run.cases)})"
         parts.append(f"{without}{_counted(len(run.cases), f'{kind}case')}{named}")
     if run.criteria:
-        number, of = len(run.criteria), len({case_id for case_id, _ in run.criteria})
-        word = "criterion" if number == 1 else "criteria"
+        number = _counted(len(run.criteria), f"{kind}criterion", f"{kind}criteria")
         named = "" if apply else f" ({_some([criterion_id for _, criterion_id in run.criteria])})"
-        other = _counted(of, "other case" if run.cases else "case")
-        parts.append(f"{without}{number} {kind}{word} of {other}{named}")
+        of = _counted(len(dict(run.criteria)), "other case" if run.cases else "case")
+        parts.append(f"{without}{number} of {of}{named}")
     if run.emptied and apply:
         parts.append(f"without {_counted(len(run.emptied), 'case')} left without a positive criterion")
     found = []
@@ -235,8 +234,8 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
     return found
 
 
-def _counted(n: int, what: str) -> str:
-    return f"{n} {what}" if n == 1 else f"{n} {what}s"
+def _counted(n: int, one: str, many: str = "") -> str:
+    return f"{n} {one if n == 1 else many or f'{one}s'}"
 
 
 def _some(ids: Sequence[str]) -> str:

@@ -154,15 +154,20 @@ class Grid:
         for batch in self._batches:
             for kind, value_of in SLICES.items():
                 by_case = [value_of(case) for case in batch.cases]
-                values = sorted({value for value in by_case if value is not None})
-                self._add(out, batch, batch.models, kind, values, by_case)
+                self._add(
+                    out,
+                    batch,
+                    batch.models,
+                    kind,
+                    sorted({value for value in by_case if value is not None}),
+                    by_case,
+                )
             self._add_axes(out, batch)
-            for cutoff in dict.fromkeys(cutoffs[place] for place in batch.models):
-                if cutoff is not None:
-                    own = [place for place in batch.models if cutoffs[place] == cutoff]
-                    seen = [cutoff.before(case.post_time, case.month) for case in batch.cases]
-                    sides = [None if before is None else UP_TO if before else AFTER for before in seen]
-                    self._add(out, batch, own, CUTOFF, [UP_TO, AFTER], sides)
+            for cutoff in dict.fromkeys(filter(None, (cutoffs[place] for place in batch.models))):
+                own = [place for place in batch.models if cutoffs[place] == cutoff]
+                seen = (cutoff.before(case.post_time, case.month) for case in batch.cases)
+                sides = [None if before is None else UP_TO if before else AFTER for before in seen]
+                self._add(out, batch, own, CUTOFF, [UP_TO, AFTER], sides)
         return out
 
     def _add(

@@ -1,11 +1,11 @@
 """A case's score and its bounds (LiveMedBench, Equation 1; docs/method.md §2)."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
 
 MOST: Final = 1e100
 """Larger figures are not computed with: their sums and squares overflow."""
@@ -72,24 +72,29 @@ def case_score(
 ) -> CaseScore:
     """Score a case from its verdicts; criteria missing in `met` are ungraded."""
     paper = metric is Metric.PAPER
-    least, greatest = (0.0, 1.0) if paper else (-MOST, MOST)
-    state, blank = answer.state if answer else None, None if paper else 0.0
-    most = case.positive_points
-    if answer is None or not answer.gradable:
-        worst = sum(c.points for c in case.criteria if c.points <= 0)
-        low, high = (max(least, min(greatest, worst / most)), 1.0) if most > 0 else (0.0, 0.0)
-        return CaseScore(case, CaseState.UNANSWERED, state, {}, blank, low, high)
-    known = {c.id: met.get(c.id) for c in case.criteria}
-    if most <= 0:
-        return CaseScore(case, CaseState.UNSCORABLE, state, known, blank, 0.0, 0.0)
+    state, most = answer.state if answer else None, case.positive_points
+    answered = answer is not None and answer.gradable
+    known = {c.id: met.get(c.id) for c in case.criteria} if answered else {}
+    if not answered or most <= 0:
+        low = _bounded(_sum(case.criteria, -1) / most, paper) if most > 0 else 0.0
+        kind = CaseState.UNSCORABLE if answered else CaseState.UNANSWERED
+        return CaseScore(case, kind, state, known, None if paper else 0.0, low, 1.0 if most > 0 else 0.0)
     sure = sum(c.points for c in case.criteria if known[c.id])
-    ungraded = [c.points for c in case.criteria if known[c.id] is None]
-    loss, gain = sum(points for points in ungraded if points < 0), sum(points for points in ungraded if points > 0)
-    low, high = (max(least, min(greatest, total / most)) for total in (sure + loss, sure + gain))
+    ungraded = [c for c in case.criteria if known[c.id] is None]
+    low, high = (_bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1))
     kind = CaseState.PARTLY_GRADED if ungraded else CaseState.SCORED
     found = CaseScore(case, kind, state, known, None if ungraded else low, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
     return found if paper or found.score == sure / most else with_figure(found, sure / most)
+
+
+def _sum(criteria: Iterable[EvaluationCriterion], sign: int) -> float:
+    """The sum of the criteria's points that have this sign."""
+    return sum(c.points for c in criteria if c.points * sign > 0)
+
+
+def _bounded(score: float, paper: bool) -> float:
+    return max(0.0, min(1.0, score)) if paper else max(-MOST, min(MOST, score))
 
 
 def with_figure(found: CaseScore, figure: float) -> CaseScore:

@@ -77,7 +77,7 @@ def published_mean(figures: Sequence[float]) -> float:
     return max(0.0, min(1.0, sum(figures) / len(figures))) if figures else 0.0
 
 
-def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseFigure]:
+def case_figures(benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]]) -> list[CaseFigure]:
     """The figure of every case that the gradings name, in the order in which a mean adds them up.
 
     1 and "1" are two cases, of one benchmark entry; 1 and 1.0 are one, and the entry is the later one's. What the
@@ -90,24 +90,23 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Any]) -> list[CaseF
     }
     found: dict[Any, CaseFigure] = {}
     for entry in entries:
-        if not isinstance(entry, dict):
-            continue
         case_id, evaluations = entry.get("case_id"), entry.get("evaluations", {})
-        if not case_id or isinstance(case_id, list | dict) or not isinstance(evaluations, dict):
-            continue
-        post_time, items = rubrics.get(str(case_id), ("", []))
-        items = [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
-        # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the
-        # script: 5, 5.0 and "5" are two.
-        known = {item["criterion"] for item in items if _has_text(item)}
-        total = sum(
-            _number(grading.get("weighted_score", 0))
-            for grading in evaluations.values()
-            if isinstance(grading, dict) and _has_text(grading) and grading["criterion"] in known
-        )
-        most = sum(points for item in items if (points := _number(item.get("points", 0))) > 0)
-        found[case_id] = CaseFigure(str(case_id), month_of(post_time), total / most if most > 0 else 0.0)
+        if case_id and not isinstance(case_id, list | dict) and isinstance(evaluations, dict):
+            post_time, items = rubrics.get(str(case_id), ("", []))
+            value = _figure(evaluations, items if isinstance(items, list) else [])
+            found[case_id] = CaseFigure(str(case_id), month_of(post_time), value)
     return list(found.values())
+
+
+def _figure(evaluations: Mapping[str, Any], rubric: Sequence[Any]) -> float:
+    # Criteria whose text is not in the rubric do not count. Any value that is not empty is a "text" to the script:
+    # 5, 5.0 and "5" are two.
+    items = [item for item in rubric if isinstance(item, dict)]
+    known = {item["criterion"] for item in items if _has_text(item)}
+    graded = [one for one in evaluations.values() if isinstance(one, dict) and _has_text(one)]
+    total = sum(_number(one.get("weighted_score", 0)) for one in graded if one["criterion"] in known)
+    most = sum(points for item in items if (points := _number(item.get("points", 0))) > 0)
+    return total / most if most > 0 else 0.0
 
 
 def _has_text(item: Mapping[str, Any]) -> bool:

@@ -165,17 +165,14 @@ def score_runs(
         raise UsageError("expected at least one run to score")
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
-    if errata is not None and errata.mode is ErrataMode.APPLY:
-        runs = [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
+    runs = runs if errata is None else _after_errata(runs, errata)
     labels = [run.label for run in runs]
     in_runs = [_case_scores(run, metric) for run in runs]
     scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
-        scored, in_runs = (
-            [tuple(c for c in cases if c.case.case_id in shared) for cases in every] for every in (scored, in_runs)
-        )
+        scored, in_runs = _only(shared, scored), _only(shared, in_runs)
     grid = Grid(scored, metric, draws, seed)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
@@ -187,7 +184,7 @@ def score_runs(
                    scored[i], cutoffs[i])
         for i, label in enumerate(labels)
     ]  # fmt: skip
-    models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
+    models.sort(key=_rank)
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
@@ -198,6 +195,21 @@ def score_runs(
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
                       tuple(labels), basis, coverage)  # fmt: skip
+
+
+def _rank(model: ModelScore) -> tuple[bool, float, str]:
+    mean = model.overall.mean
+    return mean is None, -(mean or 0.0), model.label
+
+
+def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
+    if errata.mode is not ErrataMode.APPLY:
+        return list(runs)
+    return [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
+
+
+def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple[CaseScore, ...]]:
+    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
 def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
@@ -282,13 +294,12 @@ def month_table(table: ScoreTable) -> MonthTable:
     for score in (score for model in table.models for score in model.cases):
         months.setdefault(score.case.month or "", set()).add(score.case.case_id)
     models = [found[label] for label in sorted(found)]
-    rows = tuple(
-        (month, tuple(e.mean if (e := model.slice("month", month)) else None for model in models), len(ids))
-        for month, ids in sorted(months.items())
-        if month
-    )
+    rows = []
+    for month in sorted(months.keys() - {""}):
+        estimates = [model.slice("month", month) for model in models]
+        rows.append((month, tuple(e.mean if e else None for e in estimates), len(months[month])))
     total = len(set().union(*months.values()))
-    return MonthTable(tuple(m.label for m in models), rows, tuple(m.overall.mean for m in models), total)
+    return MonthTable(tuple(m.label for m in models), tuple(rows), tuple(m.overall.mean for m in models), total)
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
@@ -318,6 +329,16 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
             alike.setdefault(why, []).append(run.label)
     more = {why: f" ({len(labels)} models)" if len(labels) > _NAMED else "" for why, labels in alike.items()}
     warnings = [f"{_some(labels)}{more[why]}: {why}" for why, labels in alike.items()]
+    if len(runs) > 1:
+        warnings += _comparison_warnings(runs)
+        if common < union:
+            warnings.append(
+                f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
+            )
+    return list(dict.fromkeys(warnings))
+
+
+def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
     for what, values in (
         # Not the source's digest: a part of a snapshot has that of the whole snapshot.
         ("cases", {r.run.info.cases.rows for r in runs}),
@@ -326,22 +347,17 @@ def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str
         ("prompt templates", {r.run.info.template.name for r in runs}),
     ):
         if len(values) > 1:
-            warnings.append(f"the runs differ in their {what}: their scores cannot be ranked together")
+            yield f"the runs differ in their {what}: their scores cannot be ranked together"
     if differing := _differing(runs):
-        warnings.append(
+        yield (
             f"cases with the same id but a different question or rubric: {len(differing)} ({_some(differing)}); "
             "they are still paired"
         )
     for first, second in combinations(runs, 2):
         if (first.run.info, first.met, first.answers) == (second.run.info, second.met, second.answers):
-            warnings.append(f"{first.label} and {second.label} are the same run: same answers and verdicts")
-    if len(runs) > 1 and (unknown := [r.label for r in runs if r.grader and not _known(r.grader)]):
-        warnings.append(f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same")
-    if len(runs) > 1 and common < union:
-        warnings.append(
-            f"{common} of {union} cases are scored for every model; pairs are compared on common cases"
-        )
-    return list(dict.fromkeys(warnings))
+            yield f"{first.label} and {second.label} are the same run: same answers and verdicts"
+    if unknown := [r.label for r in runs if r.grader and not _known(r.grader)]:
+        yield f"{', '.join(unknown)}: the grader is unknown: rank them together only if it is the same"
 
 
 def _single_run_warnings(run: GradedRun) -> Iterator[str]:
