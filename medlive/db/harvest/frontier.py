@@ -8,7 +8,7 @@ from typing import Any
 from sqlalchemy import and_, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import dump_rows, is_one_of, row_of
+from medlive.db.mapping import dump_rows, is_one_of, read, row_of
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.sources.ledger import KnownThread, ProblemKind
@@ -19,6 +19,7 @@ MAX_ATTEMPTS = 5
 RETRIED = (ProblemKind.FETCH, ProblemKind.INCOMPLETE, ProblemKind.BLOCKED)
 """Failures that another day may mend; for the others the page is kept, and read again when
 its parser is mended."""
+_RETRY = {"retried": [kind.value for kind in RETRIED], "attempts": MAX_ATTEMPTS}
 _OPEN = (FrontierState.WAITING, FrontierState.KNOWN)
 
 
@@ -133,19 +134,13 @@ async def look_up(
 ) -> dict[str, KnownThread]:
     """Thread → what is known of it, for those that are."""
     row = FrontierRow
-    query = select(
-        row.thread_id, row.etag, row.last_modified, row.page_count, row.run_id, row.first_run_id, row.state
-    ).where(row.source == source, is_one_of(row.thread_id, thread_ids))
-    known = {
-        found.thread_id: KnownThread(
-            etag=found.etag,
-            last_modified=found.last_modified,
-            page_count=found.page_count,
-            handled=found.run_id == run_id and found.state not in _OPEN,
-            met_by=found.first_run_id,
+    query = select(row).where(row.source == source, is_one_of(row.thread_id, thread_ids))
+    known = {}
+    for found in await session.scalars(query.execution_options(populate_existing=True)):
+        handled = found.run_id == run_id and found.state not in _OPEN
+        known[found.thread_id] = read(
+            KnownThread, found, handled=handled, met_by=found.first_run_id, taken_down=False
         )
-        for found in await session.execute(query)
-    }
     return known | {i: KnownThread(taken_down=True) for i in await taken_down_ids(session, source, thread_ids)}
 
 
@@ -156,16 +151,13 @@ async def take_left_over(session: AsyncSession, source: str, run_id: int) -> lis
     What failed least comes first: one thread at which the host turns everybody away must not keep the others
     waiting.
     """
-    named = {"source": source, "run_id": run_id, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
-    rows = (await session.execute(_LEFT_OVER, named)).all()
+    rows = (await session.execute(_LEFT_OVER, {"source": source, "run_id": run_id} | _RETRY)).all()
     return [_entry(found) for found in sorted(rows, key=lambda found: found.attempts)]
 
 
 async def count_left_over(session: AsyncSession, source: str) -> int:
     """How many threads `take_left_over` would find."""
-    named = {"source": source, "run_id": 0, "retried": [k.value for k in RETRIED], "attempts": MAX_ATTEMPTS}
-    found: int = (await session.execute(_COUNT_LEFT_OVER, named)).scalar_one()
-    return found
+    return await session.scalar(_COUNT_LEFT_OVER, {"source": source, "run_id": 0} | _RETRY) or 0
 
 
 async def take_not_listed(session: AsyncSession, source: str, run_id: int, overlap: timedelta) -> list[ListEntry]:

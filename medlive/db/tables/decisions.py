@@ -44,7 +44,6 @@ class FilterResultRow(Base):
         CheckConstraint("passed = (rejected_by IS NULL)", name="rejected_by_a_rule"),
         CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
     )
-
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"), primary_key=True)
     chain_digest: Mapped[str] = column("The chain's rules and settings", primary_key=True)
     passed: Mapped[bool] = column("Whether every rule passed")
@@ -64,7 +63,6 @@ class FilterVerdictRow(Base):
         CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
         CheckConstraint("position >= 1", name="position_positive"),
     )
-
     revision_id: Mapped[int] = column("The revision", primary_key=True)
     chain_digest: Mapped[str] = column("The chain's rules and settings", primary_key=True)
     rule: Mapped[str] = column("The rule's name", primary_key=True)
@@ -79,7 +77,6 @@ class PromptRow(Base):
 
     __tablename__ = "prompts"
     __table_args__ = (is_digest("digest"),)
-
     digest: Mapped[str] = column("The digest of the text", primary_key=True)
     task: Mapped[str] = column("The task it was first used for")
     text: Mapped[str] = column("The instructions")
@@ -101,7 +98,6 @@ class ReplyRow(Base):
         CheckConstraint("round >= 0", name="round_not_negative"),
         Index(None, "task", "created_at"),
     )
-
     request_digest: Mapped[str] = column(
         "Task, prompt, schema, inputs, repair, engine, model and parameters", primary_key=True
     )
@@ -143,7 +139,6 @@ class EvidenceIndexRow(Base):
 
     __tablename__ = "evidence_indexes"
     __table_args__ = (CheckConstraint("passages >= 0", name="passages_not_negative"),)
-
     digest: Mapped[str] = column("The index's digest", primary_key=True)
     retriever: Mapped[str] = column("The kind of retriever, e.g. bm25")
     corpora: Mapped[dict[str, Any]] = column("Corpus name to corpus digest")
@@ -188,7 +183,6 @@ class CurationRow(Base):
             postgresql_where=text("outcome <> 'failed'"),
         ),
     )
-
     id: Mapped[int] = column("The curation's number", Identity(always=True), primary_key=True)
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
     pipeline_digest: Mapped[str] = column(
@@ -235,7 +229,6 @@ class AgentCallRow(Base):
         ),
         Index(None, "reply_digest"),
     )
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     position: Mapped[int] = column("The call's place, from 1", primary_key=True)
     task: Mapped[str] = column("The task")
@@ -262,7 +255,6 @@ class ElementRow(Base):
         one_of("standing", ElementStatus),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
     )
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     element_id: Mapped[str] = column("n1, n2, …, q, a1, a2, …", primary_key=True)
     position: Mapped[int] = column("Its place among all, from 1")
@@ -281,7 +273,6 @@ class RequirementRow(Base):
 
     __tablename__ = "requirements"
     __table_args__ = (CheckConstraint("NOT present OR cardinality(element_ids) > 0", name="present_has_elements"),)
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     position: Mapped[int] = column("The item's place, from 1", primary_key=True)
     requirement: Mapped[str] = column("What a physician needs to know")
@@ -295,7 +286,6 @@ class PassageRow(Base):
 
     __tablename__ = "passages"
     __table_args__ = (is_digest("key"), is_digest("digest"))
-
     key: Mapped[str] = column("The digest of the whole row", primary_key=True)
     digest: Mapped[str] = column("The digest of title, section and text")
     passage_id: Mapped[str] = column("<corpus>:<document>:<section>")
@@ -329,7 +319,6 @@ class ClaimVerdictRow(Base):
             name="second_check_decides",
         ),
     )
-
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
     element_id: Mapped[str] = column("The advice element", primary_key=True)
     position: Mapped[int] = column("Its place among the claims, from 1")
@@ -360,7 +349,6 @@ class ClaimEvidenceRow(Base):
         CheckConstraint("quote <> '' AND second_quote <> ''", name="quotes_not_empty"),
         Index(None, "passage_key"),
     )
-
     curation_id: Mapped[int] = column(_CURATION, primary_key=True)
     element_id: Mapped[str] = column("The claim", primary_key=True)
     position: Mapped[int] = column("Its place, best first", SmallInteger, primary_key=True)
@@ -382,7 +370,6 @@ class ControllerCheckRow(Base):
 
     __tablename__ = "controller_checks"
     __table_args__ = (one_of("check_name", Check),)
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     position: Mapped[int] = column("The check's place, from 1", primary_key=True)
     check_name: Mapped[Check] = column("What was checked", EnumText(Check))
@@ -396,7 +383,6 @@ class SecondReadingRow(Base):
     """Second readings of threads and the cases made of them."""
 
     __tablename__ = "second_readings"
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     asked: Mapped[bool] = column("Whether something is asked")
     clinical: Mapped[bool] = column("Whether it is a clinical question")
@@ -414,7 +400,6 @@ class HoldRow(Base):
 
     __tablename__ = "holds"
     __table_args__ = (one_of("reason", Reason),)
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     position: Mapped[int] = column("Its place, from 1", SmallInteger, primary_key=True)
     reason: Mapped[Reason] = column("Why", EnumText(Reason))
@@ -433,7 +418,6 @@ class CrossExaminationRow(Base):
         ),
         CheckConstraint("conciseness <= 100", name="conciseness_percent"),
     )
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     coverage: Mapped[float] = column("What of the thread the case speaks of")
     conformity: Mapped[float] = column("What of the thread the case does not deny")
@@ -449,7 +433,6 @@ class CrossQuestionRow(Base):
 
     __tablename__ = "cross_questions"
     __table_args__ = (one_of("made_from", Origin), one_of("own_answer", Answer), one_of("other_answer", Answer))
-
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("cross_examinations.curation_id"), primary_key=True)
     position: Mapped[int] = column("The question's place, from 1", primary_key=True)
     made_from: Mapped[Origin] = column("The text that answers it with yes: thread or case", EnumText(Origin))

@@ -42,7 +42,6 @@ class SourceRow(Base):
         CheckConstraint("char_length(name) BETWEEN 1 AND 200", name="name_length"),
         CheckConstraint("(quarantined_at IS NULL) = (quarantine_reason IS NULL)", name="quarantine_has_reason"),
     )
-
     name: Mapped[str] = column("The source's name in threads and commands", primary_key=True)
     kind: Mapped[SourceKind] = column("site: harvested by an adapter; file: imported only", EnumText(SourceKind))
     created_at: Mapped[datetime] = now_column("When it was first seen")
@@ -67,7 +66,6 @@ class HarvestRunRow(Base):
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
         CheckConstraint("starts >= 1", name="starts_positive"),
     )
-
     id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
     source: Mapped[str] = column("The source harvested", ForeignKey("sources.name"))
     iso_week: Mapped[str] = column("The ISO week, YYYY.WNN")
@@ -99,7 +97,6 @@ class FetchRow(Base):
         Index("ix_fetches_thread_id_latest", "source", "thread_id", "id"),
         Index(None, "archive_id"),
     )
-
     id: Mapped[int] = column("The fetch's number", Identity(always=True), primary_key=True)
     run_id: Mapped[int] = column("The run that asked for it", ForeignKey("harvest_runs.id"))
     source: Mapped[str] = column("The run's source", ForeignKey("sources.name"))
@@ -132,7 +129,6 @@ class ImportRunRow(Base):
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
         CheckConstraint(PROBLEM_IS_TOLD, name="failure_has_problem"),
     )
-
     id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
     file: Mapped[str] = column("The file's name as it was given")
     assumed_posted_at: Mapped[datetime | None] = column("The date taken for threads without one; NULL: none was")
@@ -150,7 +146,6 @@ class ImportProblemRow(Base):
 
     __tablename__ = "import_problems"
     __table_args__ = (CheckConstraint("line >= 1", name="line_positive"),)
-
     run_id: Mapped[int] = column("The import it was met in", ForeignKey("import_runs.id"), primary_key=True)
     line: Mapped[int] = column("The line's number, from 1", primary_key=True)
     file: Mapped[str] = column("The file's name as it was given")
@@ -168,7 +163,6 @@ class ThreadRow(Base):
         CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
         CheckConstraint("last_seen_at >= first_seen_at", name="seen_in_order"),
     )
-
     id: Mapped[int] = column("The thread's number here", Identity(always=True), primary_key=True)
     source: Mapped[str] = column("The community it is from", ForeignKey("sources.name"))
     thread_id: Mapped[str] = column("The source's own id, unique within it")
@@ -191,7 +185,6 @@ class ThreadRevisionRow(Base):
         CheckConstraint("NOT posted_at_assumed OR posted_at IS NOT NULL", name="assumed_is_known"),
         CheckConstraint("num_nonnulls(fetch_id, import_run_id) <= 1", name="one_origin"),
     )
-
     id: Mapped[int] = column("The revision's number here", Identity(always=True), primary_key=True)
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"))
     revision: Mapped[int] = column("Its place among the thread's revisions, from 1")
@@ -240,7 +233,6 @@ class FrontierRow(Base):
         Index("ix_frontier_run_id_state", "run_id", "state"),
         Index("ix_frontier_source_waiting", "source", "state"),
     )
-
     source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
     thread_id: Mapped[str] = column("The source's own id", primary_key=True)
     run_id: Mapped[int] = column("The run that listed it last", ForeignKey("harvest_runs.id"))
@@ -272,7 +264,6 @@ class ListCursorRow(Base):
         CheckConstraint("pages >= 0", name="pages_not_negative"),
         CheckConstraint("finished_at IS NULL OR next_url IS NULL", name="finished_has_no_next"),
     )
-
     run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
     list_key: Mapped[str] = column("The list: what its first page is asked with", primary_key=True)
     next_url: Mapped[str | None] = column("The page to go on with; NULL: from the first")
@@ -286,7 +277,6 @@ class ArchiveRow(Base):
 
     __tablename__ = "archives"
     __table_args__ = (UniqueConstraint("path"), CheckConstraint("bytes >= 0", name="bytes_not_negative"))
-
     id: Mapped[int] = column("The file's number", Identity(always=True), primary_key=True)
     run_id: Mapped[int] = column("The run whose pages it holds", ForeignKey("harvest_runs.id"))
     path: Mapped[str] = column("Its path below the archive's folder")
@@ -307,7 +297,6 @@ class HarvestRobotsRow(Base):
         one_of("state", RobotsState),
         CheckConstraint("(state = 'unreadable') = (detail IS NOT NULL)", name="unreadable_says_why"),
     )
-
     run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
     host: Mapped[str] = column("The host, with a port that is not its scheme's", primary_key=True)
     fetched_at: Mapped[datetime] = column("When it was asked for", primary_key=True)
@@ -322,7 +311,6 @@ class HarvestMeasureRow(Base):
 
     __tablename__ = "harvest_measures"
     __table_args__ = (CheckConstraint("n >= 0", name="n_not_negative"),)
-
     run_id: Mapped[int] = column("The run", ForeignKey("harvest_runs.id"), primary_key=True)
     measure: Mapped[str] = column("The figure's name, e.g. field:posted_at", primary_key=True)
     value: Mapped[float] = column("A share from 0 to 1, or a mean")
@@ -339,7 +327,6 @@ class IdentifierRow(Base):
         CheckConstraint("message >= 0", name="message_not_negative"),
         CheckConstraint("0 <= start_at AND start_at < end_at", name="span_in_order"),
     )
-
     revision_id: Mapped[int] = column("The thread's revision", ForeignKey("thread_revisions.id"), primary_key=True)
     message: Mapped[int] = column("0: the title; n: the n-th message", primary_key=True)
     start_at: Mapped[int] = column("The span's first character, from 0", primary_key=True)
@@ -355,7 +342,6 @@ class BandSchemeRow(Base):
         CheckConstraint("char_length(scheme) BETWEEN 1 AND 200", name="scheme_length"),
         CheckConstraint("filled_to >= 0", name="filled_to_not_negative"),
     )
-
     scheme: Mapped[str] = column("What bands are made of, and a check of what the library gives", primary_key=True)
     filled_to: Mapped[int] = column(
         "The last revision whose bands were filled in afterwards; 0: none yet", server_default="0"
@@ -370,7 +356,6 @@ class BandRow(Base):
     """MinHash bands: threads that share one may be near-duplicates."""
 
     __tablename__ = "bands"
-
     key: Mapped[int] = column(
         "A hash of the band's place and its minima", BigInteger, primary_key=True, autoincrement=False
     )
@@ -391,7 +376,6 @@ class TakedownRow(Base):
         CheckConstraint("char_length(thread_id) BETWEEN 1 AND 500", name="thread_id_length"),
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
     )
-
     source: Mapped[str] = column("The community", ForeignKey("sources.name"), primary_key=True)
     thread_id: Mapped[str] = column(
         "The source's own id: what keeps the thread from coming back", primary_key=True

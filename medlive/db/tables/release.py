@@ -50,7 +50,6 @@ class CaseRow(Base):
         CheckConstraint("id ~ '^ml-[0-9a-f]{12,}$'", name="id_form"),
         CheckConstraint("(status = 'ready') = (status_reason IS NULL)", name="status_has_reason"),
     )
-
     id: Mapped[str] = column("A keyed hash that tells nothing of the thread", primary_key=True)
     thread_id: Mapped[int] = column("The thread", ForeignKey("threads.id"), unique=True)
     status: Mapped[CaseStatus] = column("ready, held, rejected or withdrawn", EnumText(CaseStatus))
@@ -72,7 +71,6 @@ class CaseRevisionRow(Base):
         CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
         Index(None, "curation_id"),
     )
-
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
     revision: Mapped[int] = column("Its place among the revisions, from 1", primary_key=True)
     curation_id: Mapped[int] = column("The decision it came from", ForeignKey("curations.id"))
@@ -102,7 +100,6 @@ class CriterionRow(Base):
         CheckConstraint("points BETWEEN -10 AND 10 AND points <> 0", name="points_range"),
         CheckConstraint("criterion <> ''", name="criterion_not_empty"),
     )
-
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision", primary_key=True)
     criterion_id: Mapped[str] = column("c1, c2, … within the case revision", primary_key=True)
@@ -138,7 +135,6 @@ class SnapshotRow(Base):
             name="identity_when_frozen",
         ),
     )
-
     version: Mapped[str] = column("The ISO week, YYYY.WNN", primary_key=True)
     parent: Mapped[str | None] = column("The snapshot before; NULL for the first", ForeignKey("snapshots.version"))
     state: Mapped[SnapshotState] = column("building or frozen", EnumText(SnapshotState))
@@ -178,7 +174,6 @@ class SnapshotMemberRow(Base):
         is_digest("commitment"),
         Index(None, "case_id"),
     )
-
     version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision")
@@ -210,7 +205,6 @@ class SnapshotChangeRow(Base):
             name="dropped_was_held",
         ),
     )
-
     version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
     case_id: Mapped[str] = column("The case", primary_key=True)
     kind: Mapped[str] = column("added, revised, withdrawn, or dropped while held out")
@@ -226,7 +220,6 @@ class SnapshotKeptOutRow(Base):
 
     __tablename__ = "snapshot_kept_out"
     __table_args__ = (CheckConstraint("position >= 1", name="position_positive"),)
-
     version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
     case_id: Mapped[str] = column("A case that was ready", primary_key=True)
     position: Mapped[int] = column("The reason's place, from 1", SmallInteger, primary_key=True)
@@ -245,7 +238,6 @@ class CaseGatesRow(Base):
         is_digest("gates_digest"),
         CheckConstraint("jsonb_typeof(hits) = 'array'", name="hits_listed"),
     )
-
     case_id: Mapped[str] = column("The case", primary_key=True)
     revision: Mapped[int] = column("The case's revision", primary_key=True)
     gates_digest: Mapped[str] = column("What decided: the gates' code and libraries", primary_key=True)
@@ -258,7 +250,6 @@ class EvaluationRunRow(Base):
 
     __tablename__ = "evaluation_runs"
     __table_args__ = (is_digest("run_digest"),)
-
     id: Mapped[int] = column("The record's number", Identity(always=True), primary_key=True)
     run_digest: Mapped[str] = column("The digest of the run", unique=True)
     snapshot_version: Mapped[str] = column("The snapshot evaluated on, ours or another's")
@@ -278,7 +269,6 @@ class PipelineRunRow(Base):
         CheckConstraint(f"iso_week ~ '{_WEEK}'", name="iso_week_form"),
         CheckConstraint(RUN_ENDS, name="ends_when_not_running"),
     )
-
     id: Mapped[int] = column("The run's number", Identity(always=True), primary_key=True)
     command: Mapped[str] = column("The command")
     iso_week: Mapped[str | None] = column("The ISO week it worked for; NULL: none")
@@ -294,7 +284,6 @@ class ComponentRow(Base):
     """Libraries that keep tables here, and how far their schema has come."""
 
     __tablename__ = "components"
-
     name: Mapped[str] = column("The library", primary_key=True)
     migration: Mapped[str] = column("The last of its migrations that is applied")
 
@@ -318,7 +307,6 @@ class ReviewRow(Base):
         CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
         Index(None, "case_id", "revision"),
     )
-
     id: Mapped[int] = column("The decision's number", Identity(always=True), primary_key=True)
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column("The revision that was looked at")
@@ -337,7 +325,6 @@ class IdentifierScanRow(Base):
         ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
         is_digest("scanner"),
     )
-
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
     revision: Mapped[int] = column("Its revision", primary_key=True)
     scanner: Mapped[str] = column("The instructions and the engine that looked", primary_key=True)
@@ -361,7 +348,6 @@ class WithdrawalRow(Base):
         CheckConstraint("char_length(reason) BETWEEN 1 AND 500", name="reason_length"),
         UniqueConstraint("case_id", "criterion_digest", "kind", postgresql_nulls_not_distinct=True),
     )
-
     id: Mapped[int] = column("The withdrawal's number", Identity(always=True), primary_key=True)
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     revision: Mapped[int] = column("The case's revision that it was withdrawn from")
@@ -391,7 +377,6 @@ class DisputeRow(Base):
         ),
         Index(None, "case_id", postgresql_where="closed_at IS NULL"),
     )
-
     id: Mapped[int] = column("The dispute's number", Identity(always=True), primary_key=True)
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: the whole case")

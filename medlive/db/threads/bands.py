@@ -5,13 +5,13 @@ filter results' business, so that chains share the bands, and a band that an edi
 comparison. A look-up reads a bounded number of rows, however many threads there are.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import delete, exists, func, select, text, update
-from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.mapping import add_row
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import BandSchemeRow, ThreadRevisionRow
 from medlive.db.threads.threads import PendingRevision
@@ -73,7 +73,7 @@ async def save_bands(session: AsyncSession, bands: Sequence[tuple[int, Sequence[
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = zip(*rows, strict=True)
-        await session.execute(_SAVE, {"keys": _array(keys), "threads": _array(threads)})
+        await session.execute(_SAVE, {"keys": list(keys), "threads": list(threads)})
 
 
 async def find_candidates(
@@ -87,22 +87,9 @@ async def find_candidates(
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
     await session.execute(text("SET LOCAL jit = off"))
-    found = await session.execute(
-        _CANDIDATES,
-        {
-            "places": _array(places),
-            "keys": _array(keys),
-            "chain": chain_digest,
-            "newest": NEWEST,
-            "candidates": CANDIDATES,
-        },
-    )
+    asked = {"places": list(places), "keys": list(keys), "chain": chain_digest}
+    found = await session.execute(_CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES})
     return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
-
-
-def _array(values: Iterable[int]) -> str:
-    """Integers as PostgreSQL writes an array of them: the driver takes longer over thousands than the look-up."""
-    return "{" + ",".join(map(str, values)) + "}"
 
 
 async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
@@ -111,14 +98,12 @@ async def unfilled_after(session: AsyncSession, scheme: str) -> int | None:
     Bands of another scheme are removed: they are never found again. Call it in one's turn.
     """
     row = BandSchemeRow
-    found = (
-        await session.execute(select(row.filled_to, row.finished_at).where(row.scheme == scheme))
-    ).one_or_none()
+    found = await session.get(row, scheme, populate_existing=True)
     if found is not None:
         return found.filled_to if found.finished_at is None else None
     await session.execute(text("TRUNCATE bands"))
     await session.execute(delete(row))
-    await session.execute(upsert(row).values(scheme=scheme))
+    await add_row(session, row(scheme=scheme))
     return 0
 
 

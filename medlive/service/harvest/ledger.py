@@ -77,7 +77,7 @@ class PostgresLedger:
         self._overlap = overlap
         self._fetcher = fetcher
         self._tick = tick
-        self._batcher: Batcher[tuple[HarvestEvent, ...], None] = Batcher(self._save_all, largest=64)
+        self._batcher: Batcher[tuple[HarvestEvent, ...]] = Batcher(self._save_all, largest=64)
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
         self._first_fetch: dict[str, int] = {}
@@ -149,7 +149,7 @@ class PostgresLedger:
                 return HarvestProblem(event.entry.url, ProblemKind.FAULT, message, event.entry.thread_id)
         return event
 
-    async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> Sequence[None]:
+    async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
         groups = [await self._without_taken_down(group) for group in groups]
         events = [event for group in groups for event in group]
         pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
@@ -176,7 +176,6 @@ class PostgresLedger:
         for event in read:
             self._first_fetch.pop(event.entry.thread_id, None)
             self._identifiers.pop(event.entry.thread_id, None)
-        return [None] * len(groups)
 
     async def _without_taken_down(self, group: tuple[HarvestEvent, ...]) -> tuple[HarvestEvent, ...]:
         """Reduce a group whose address redirects to a thread that was taken down to that fact."""
