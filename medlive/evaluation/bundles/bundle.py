@@ -134,18 +134,11 @@ def make_bundle(
         UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
         CheckFailed: If errata leave no case.
     """
-    if run.grader is None:
-        raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
-    if run.run.info.raw:
-        raise UsageError(f"{run.run.path}: raw runs use the threads' own words, which cannot be published")
     if not 1 <= draws <= MOST_DRAWS:
         raise UsageError(f"expected 1 to {MOST_DRAWS} draws, got {draws}")
     rows = bundled_rows(run)
     scored_run = bundled_run(run.run.info, run.run.cases, *rows)
-    if scored_run.grader is None:
-        raise UsageError(f"{run.run.path}: no verdict matches a current answer")
-    if all(grade.met is None for grade in rows[1]):
-        raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
+    grader = _check_graded(run, scored_run, rows[1])
     errata_row = None if errata is None else {"mode": errata[0].value, **errata[1].row()}
     info = public_info(run.run.info)
     canary = canary_of_cases(info)
@@ -167,7 +160,7 @@ def make_bundle(
         template=info.template,
         parameters=info.parameters,
         cases=info.cases,
-        grader=scored_run.grader,
+        grader=grader,
         answers=answers,
         canary=canary,
         signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
@@ -181,6 +174,19 @@ def make_bundle(
         comment = trusted_comment(files[BUNDLE])
         files[SIGNATURE] = sign(files[SUMS], key, comment, UNTRUSTED_COMMENT).encode("ascii")
     return dict(sorted(files.items()))
+
+
+def _check_graded(run: GradedRun, bundled: GradedRun, grades: list[Grade]) -> Grader:
+    """The grader of a run that may be published. Raises UsageError for others."""
+    if run.grader is None:
+        raise UsageError(f"{run.run.path}: nothing is graded", hint="medlive eval grade comes first")
+    if run.run.info.raw:
+        raise UsageError(f"{run.run.path}: raw runs use the threads' own words, which cannot be published")
+    if bundled.grader is None:
+        raise UsageError(f"{run.run.path}: no verdict matches a current answer")
+    if all(grade.met is None for grade in grades):
+        raise UsageError(f"{run.run.path}: every criterion is ungraded", hint="medlive eval grade asks again")
+    return bundled.grader
 
 
 def canary_of_cases(info: RunInfo) -> str | None:

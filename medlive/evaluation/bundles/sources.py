@@ -1,7 +1,7 @@
 """Verification steps for the snapshot, the cases, the evidence and the answers."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
@@ -102,10 +102,7 @@ def evidence(state: Verification, out: Faults) -> None:
         raise Skip("the bundle was made without answers and evidence", allowed=True)
     data = state.require_file(EVIDENCE_FILE)
     try:
-        book = Evidence.read(data)
-        by_case = book.by_case
-        if not all(_is_snippet(one) for listed in by_case.values() for one in listed) or book.data() != data:
-            raise ValueError("other values or another form")
+        by_case = _snippets(data)
     except (BadInput, ValueError, TypeError, RecursionError) as exc:
         out.add(EVIDENCE_FILE, "snippets in canonical form", printable(str(exc))[:200])
         return
@@ -125,6 +122,18 @@ def evidence(state: Verification, out: Faults) -> None:
             out.add(EVIDENCE_FILE, f"case {case.case_id}{what}", got)
 
 
+def _snippets(data: bytes) -> Mapping[str, Sequence[Snippet]]:
+    """The snippets by case. Raises ValueError where they are of other types or in another form."""
+    book = Evidence.read(data)
+    for one in (one for listed in book.by_case.values() for one in listed):
+        texts = [getattr(one, name) for name in _TEXTS] + ([] if one.date is None else [one.date])
+        if type(one.rank) is not int or not all(isinstance(text, str) for text in texts):
+            raise ValueError("other values")
+    if book.data() != data:
+        raise ValueError("another form")
+    return book.by_case
+
+
 def _arm(run: RunInfo, out: Faults) -> None:
     """Check that the template and the arm agree with the presence of evidence."""
     has_evidence, name = run.evidence is not None, run.template.name
@@ -135,11 +144,6 @@ def _arm(run: RunInfo, out: Faults) -> None:
         run.arm == "open-book" and not has_evidence and run.engine != IMPORTED
     ):
         out.add(RUN, f"the arm of a run {'with' if has_evidence else 'without'} evidence", run.arm)
-
-
-def _is_snippet(one: Snippet) -> bool:
-    texts = all(isinstance(getattr(one, name), str) for name in _TEXTS)
-    return texts and type(one.rank) is int and (one.date is None or isinstance(one.date, str))
 
 
 def _snippet_faults(

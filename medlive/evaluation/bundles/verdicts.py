@@ -27,27 +27,28 @@ def verdicts(state: Verification, out: Faults) -> None:
     """Check that every verdict matches its criterion, its answer and the grader's reply."""
     grades, cases = state.require_rows(state.grades, GRADES), state.require_cases()
     info = require(state.info, BUNDLE)
-    listed_answers = state.require_rows(state.answers, RESPONSES)
-    answers = {a.case_id: a for a in listed_answers if a.gradable}
+    answers = {a.case_id: a for a in state.require_rows(state.answers, RESPONSES) if a.gradable}
     order = [(case.case_id, c.id) for case in cases for c in case.criteria]
     in_order(GRADES, [(g.case_id, g.criterion_id) for g in grades], order, "criterion", out)
     by_case: dict[str, list[Grade]] = defaultdict(list)
     for grade in grades:
         by_case[grade.case_id].append(grade)
-    by_id = {case.case_id: case for case in cases}
     unverifiable = 0
-    for case_id, listed in by_case.items():
-        if case_id in by_id and case_id in answers:
-            checked = _Case(by_id[case_id], answers[case_id], listed, info.grader.judge)
+    for case in cases:
+        listed = by_case.pop(case.case_id, [])
+        if case.case_id in answers:
+            checked = _Case(case, answers[case.case_id], listed, info.grader.judge)
             unverifiable += sum(checked.check(grade, out) for grade in listed)
-        else:
-            what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
-            out.add(GRADES, what, f"{len(listed)} verdicts without one")
+        elif listed:
+            by_case[case.case_id] = listed
+    for case_id, listed in by_case.items():
+        what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
+        out.add(GRADES, what, f"{len(listed)} verdicts without one")
     if out.count and info.code_version != __version__:
         # Another version of medlive may parse a reply differently.
         out.add(BUNDLE, f"medlive {__version__}, which parsed the replies here", printable(info.code_version)[:40])
     # A missing row counts as ungraded, like a row without a verdict.
-    wanted = sum(len(case.criteria) for case in cases if case.case_id in answers)
+    wanted = sum(case_id in answers for case_id, _ in order)
     if (open_ := wanted - sum(grade.met is not None for grade in grades)) > 0:
         state.add_note(f"{open_} of {wanted} criteria are ungraded")
     if unverifiable:
@@ -95,25 +96,31 @@ class _Case:
     def _difference(self, grade: Grade) -> str | None:
         """How a verdict differs from the grader's reply: "" if it does not, None if there is no reply for it."""
         mine = Verdict(grade.met is True, grade.quote, grade.reasoning)
-        read: list[Verdict | str] = []
-        if grade.mode is Mode.CRITERION and _stored(grade):
-            try:
-                read = [read_criterion(grade.raw, self._answer.response)]
-            except Unusable as exc:
-                read = [str(exc)]
-        elif grade.mode is Mode.RUBRIC:
-            # Criteria with the same text share a verdict and its replies.
-            alike = [criterion_id for criterion_id, key in self._keys.items() if key == grade.key]
-            read = [one for criterion_id in alike for one in self._by_id.get(criterion_id, ())]
-        # A cached verdict may have been asked for under another criterion id.
-        cached = grade.mode is Mode.RUBRIC and grade.origin is Origin.CACHE
-        if mine in read or (cached and any(mine in listed for listed in self._by_id.values())):
+        read = self._read(grade)
+        if mine in read or (grade.origin is Origin.CACHE and self._is_elsewhere(mine)):
             return ""
         if not read or _imported(grade):
             return None
         if any(isinstance(one, Verdict) for one in read):
             return "another verdict, quote or reasoning"
         return f"a reply without a verdict: {read[0]}"
+
+    def _read(self, grade: Grade) -> list[Verdict | str]:
+        """What the replies say of a verdict's criterion: verdicts, or reasons for none."""
+        if grade.mode is Mode.RUBRIC:
+            # Criteria with the same text share a verdict and its replies.
+            alike = [criterion_id for criterion_id, key in self._keys.items() if key == grade.key]
+            return [one for criterion_id in alike for one in self._by_id.get(criterion_id, ())]
+        if not _stored(grade):
+            return []
+        try:
+            return [read_criterion(grade.raw, self._answer.response)]
+        except Unusable as exc:
+            return [str(exc)]
+
+    def _is_elsewhere(self, verdict: Verdict) -> bool:
+        """Whether a rubric's reply has it: a cached verdict may have been asked for under another criterion id."""
+        return any(verdict in listed for listed in self._by_id.values())
 
 
 def _stored(grade: Grade) -> bool:
