@@ -21,15 +21,12 @@ class BatchState:
     """A batch as its endpoint reports it."""
 
     id: str
-    status: str
-    """validating, in_progress, finalizing, completed, failed, expired, cancelling or cancelled."""
+    status: str  # validating, in_progress, finalizing, completed, failed, expired, cancelling or cancelled
     calls: int
     completed: int
     failed: int
-    result_files: tuple[str, ...]
-    """Ids of the files of results and of errors, once the endpoint has written them."""
-    errors: tuple[str, ...]
-    """Why the file of calls was refused."""
+    result_files: tuple[str, ...]  # Ids of the files of results and of errors, once the endpoint has written them
+    errors: tuple[str, ...]  # Why the file of calls was refused
 
     @property
     def ended(self) -> bool:

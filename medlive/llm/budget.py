@@ -25,15 +25,11 @@ class Budget:
 
     max_calls: int | None = None
     max_usd: float | None = None
-    max_tokens: int | None = None
-    """Input and output together."""
-    calls: int = field(default=0, init=False)
-    """HTTP requests: a call that is tried again counts for each attempt."""
-    usd: float = field(default=0.0, init=False)
-    """What is known to be spent; see `unpriced`."""
+    max_tokens: int | None = None  # Input and output together
+    calls: int = field(default=0, init=False)  # HTTP requests: a call that is tried again counts for each attempt
+    usd: float = field(default=0.0, init=False)  # What is known to be spent; see `unpriced`
     tokens: int = field(default=0, init=False)
-    unpriced: int = field(default=0, init=False)
-    """Calls whose cost is unknown."""
+    unpriced: int = field(default=0, init=False)  # Calls whose cost is unknown
     estimated: int = field(default=0, init=False)
     """Calls that an endpoint gave no usage for: their estimate was charged."""
     stopped: str | None = field(default=None, init=False)

@@ -19,8 +19,7 @@ UNNAMED: Final = "(unnamed)"
 class Prompt:
     """A task's instructions: a file beside its agent, named and pinned by its digest."""
 
-    task: str
-    """`<agent>.<what>`, e.g. "screener.extract"."""
+    task: str  # `<agent>.<what>`, e.g. "screener.extract".
     text: str
 
     @property
@@ -48,11 +47,9 @@ class Usage:
     input_tokens: int = 0
     cached_tokens: int = 0
     output_tokens: int = 0
-    cost_usd: float | None = None
-    """None when the model has no price in `models.toml`: unknown, not free."""
+    cost_usd: float | None = None  # None when the model has no price in `models.toml`: unknown, not free
     latency_ms: float = 0.0
-    reasoning_tokens: int = 0
-    """Of the output tokens, those spent on reasoning, where the endpoint says so."""
+    reasoning_tokens: int = 0  # Of the output tokens, those spent on reasoning, where the endpoint says so
 
     def as_json(self) -> dict[str, Any]:
         """The usage as a log holds it; `reasoning_tokens` only if there are any."""
@@ -80,12 +77,9 @@ class Request:
     prompt: Prompt
     inputs: Mapping[str, Any]
     """Shown in this order: first what other calls of the case hold as well, last what only this one holds."""
-    schema: Mapping[str, Any]
-    """JSON schema of the reply."""
-    repair: tuple[str, str] | None = None
-    """On a second attempt: the raw reply and what was wrong with it."""
-    round: int = 0
-    """Raised when a stored reply was unusable, so that the next run asks afresh for that one alone."""
+    schema: Mapping[str, Any]  # JSON schema of the reply
+    repair: tuple[str, str] | None = None  # On a second attempt: the raw reply and what was wrong with it
+    round: int = 0  # Raised when a stored reply was unusable, so that the next run asks afresh for that one alone
     _digests: dict[str, str] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def digest(self, engine: "EngineIdentity") -> str:
@@ -118,10 +112,8 @@ class Request:
 class EngineIdentity:
     """Who answers."""
 
-    engine: str
-    """"openai", "recorded" or "rules"."""
-    model: str
-    """The pinned model id; for the rules engine its own version."""
+    engine: str  # "openai", "recorded" or "rules"
+    model: str  # The pinned model id; for the rules engine its own version
     parameters: Mapping[str, Any] = field(default_factory=dict)
     pinned: bool = field(default=True, compare=False)
     """Whether every reply must name `model`; False where the configuration or a recording allows others."""
@@ -142,14 +134,11 @@ class Reply:
 
     text: str
     finish: Finish
-    usage: Usage
-    """Of all attempts."""
-    model: str
-    """The model as the endpoint named it in this reply; UNNAMED where it named none."""
+    usage: Usage  # Of all attempts
+    model: str  # The model as the endpoint named it in this reply; UNNAMED where it named none
     replayed: bool = field(default=False, compare=False)
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
-    attempts: int = field(default=1, compare=False)
-    """HTTP requests that it took."""
+    attempts: int = field(default=1, compare=False)  # HTTP requests that it took
     thinking: str = field(default="", compare=False)
     """What a reasoning model thought before it answered, where the endpoint shows it; no part of `text`."""
 

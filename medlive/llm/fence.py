@@ -19,8 +19,7 @@ from medlive.text.neutral import inert, neutralise
 
 OPEN = "<input>"
 CLOSE = "</input>"
-LONGEST: Final = 100_000
-"""Characters; of texts up to this the last 64 are remembered as they are written."""
+LONGEST: Final = 100_000  # Characters; of texts up to this the last 64 are remembered as they are written
 
 
 def schema_name(task: str) -> str:

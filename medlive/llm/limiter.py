@@ -15,22 +15,17 @@ from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
 
-START: Final = 16
-"""The limit at first, where more is allowed."""
-CUT: Final = 0.6
-"""What is left of the limit after an overload."""
+START: Final = 16  # The limit at first, where more is allowed
+CUT: Final = 0.6  # What is left of the limit after an overload
 
 
 class Ended(StrEnum):
     """How a call ended, as far as it says something about the endpoint's load."""
 
     ANSWERED = "answered"
-    LIMITED = "limited"
-    """Status 429."""
-    OVERLOADED = "overloaded"
-    """Status 503, 504 or 529, or no answer in time."""
-    OTHER = "other"
-    """Anything that says nothing about load, as a refused connection."""
+    LIMITED = "limited"  # Status 429
+    OVERLOADED = "overloaded"  # Status 503, 504 or 529, or no answer in time
+    OTHER = "other"  # Anything that says nothing about load, as a refused connection
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +33,14 @@ class EndpointState:
     """What a limiter has learnt of its endpoint."""
 
     endpoint: str
-    limit: int
-    """Calls that may be under way now."""
-    most: int
-    """As configured."""
+    limit: int  # Calls that may be under way now
+    most: int  # As configured
     under_way: int
     waiting: int
     answered: int
-    limited: int
-    """Answers with status 429."""
-    overloaded: int
-    """Answers 503, 504 or 529, and calls that got none in time."""
-    lowest: int
-    """The lowest that the limit was cut to; `most` if it never was."""
+    limited: int  # Answers with status 429
+    overloaded: int  # Answers 503, 504 or 529, and calls that got none in time
+    lowest: int  # The lowest that the limit was cut to; `most` if it never was
 
 
 class Limiter:

@@ -44,17 +44,14 @@ from medlive.llm.wire import (
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024
-"""Most bytes of an answer that are read."""
-PATIENCE_S: Final = 120.0
-"""The longest Retry-After that is waited for; past it the endpoint counts as unavailable."""
+MAX_BODY_BYTES: Final = 4 * 1024 * 1024  # Most bytes of an answer that are read
+PATIENCE_S: Final = 120.0  # The longest Retry-After that is waited for; past it the endpoint counts as unavailable
 MAX_BACKOFF_S: Final = 8.0
 RULES_MODEL: Final = "rules"
 """Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
 BYTES_A_TOKEN: Final = 3
 """For estimates, on the safe side: English has about 4.5 bytes a token, Chinese from 2.5 to 4."""
-ASSUMED_OUTPUT: Final = 4096
-"""Tokens a reply is reserved for where the model's parameters set no limit."""
+ASSUMED_OUTPUT: Final = 4096  # Tokens a reply is reserved for where the model's parameters set no limit
 MOST_SPARED: Final = 50
 """How often a call is turned away with 429, while others are served, before that counts as an attempt."""
 
@@ -72,8 +69,7 @@ _NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额�
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
 _LEAST_SECRET: Final = 8
 """Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
-_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")
-"""How the paths of most endpoints end."""
+_VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")  # How the paths of most endpoints end
 _AZURE_DEPLOYMENT: Final = "/openai/deployments/"
 _PATH: Final = "/chat/completions"
 _PAGE: Final = "a web page came, not JSON"

@@ -15,13 +15,11 @@ from typing import Any, Final
 
 from medlive.text.neutral import neutralise
 
-MOST_REPLY: Final = 1_000_000
-"""Characters; a longer reply is none of our tasks'."""
+MOST_REPLY: Final = 1_000_000  # Characters; a longer reply is none of our tasks'
 
 LONGEST_REFUSAL: Final = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
-REFUSAL_OPENING: Final = 400
-"""Characters at the beginning in which the refusal must stand."""
+REFUSAL_OPENING: Final = 400  # Characters at the beginning in which the refusal must stand
 
 _THINKING: Final = re.compile(r"\s*<(think|thinking|thought|reasoning)>.*?</\1>", re.DOTALL | re.IGNORECASE)
 _THINKING_ENDS: Final = re.compile(r"</(?:think|thinking|thought|reasoning)>", re.IGNORECASE)

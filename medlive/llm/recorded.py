@@ -21,14 +21,10 @@ _HEAD: Final = ("model", "made_on", "how")
 class Recording:
     """Replies by what they answer."""
 
-    model: str
-    """Who wrote them."""
-    made_on: str
-    """The day, as an ISO date."""
-    how: str
-    """In a sentence for people."""
-    replies: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """`reply_key` → (task, the reply's text)."""
+    model: str  # Who wrote them
+    made_on: str  # The day, as an ISO date
+    how: str  # In a sentence for people
+    replies: dict[str, tuple[str, str]] = field(default_factory=dict)  # `reply_key` → (task, the reply's text)
 
     @property
     def digest(self) -> str:

@@ -66,8 +66,7 @@ class Quantity(NamedTuple):
     """A number in one reading."""
 
     value: float
-    unit: str | None
-    """A key of `_UNITS`, or None if no known unit follows."""
+    unit: str | None  # A key of `_UNITS`, or None if no known unit follows
     text: str  # As written, in half width and lower case
 
 

@@ -10,8 +10,7 @@ from typing import Final
 
 from medlive.llm.rules.text import Language, bigrams, language_of, plain, sentences, stem, words
 
-Search = Callable[[str], Awaitable[Sequence[str]]]
-"""Passages' texts for a question, best first."""
+Search = Callable[[str], Awaitable[Sequence[str]]]  # Passages' texts for a question, best first
 
 MODELS: Final = ("sample-generic", "sample-evidence")
 
@@ -35,8 +34,7 @@ _PREFACE: Final[dict[Language, str]] = {
     "en": "These sentences were copied from literature because they share words with the question:\n",
     "zh": "以下句子因与问题用词相近而摘自文献：\n",
 }
-_LONGEST: Final = 5
-"""Sentences in an extractive answer."""
+_LONGEST: Final = 5  # Sentences in an extractive answer
 _EVERYDAY_TEXT: Final = (
     "a an the and or but if of in on at to for from with by is are was were be been am do does did has have had "
     "i me my you your he she it its his her they them this that these those there what which who when why how "

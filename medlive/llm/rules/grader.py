@@ -16,8 +16,7 @@ from medlive.llm.rules.text import Language, bigrams, language_of, piece, plain,
 NEEDED: Final[dict[Language, float]] = {"en": 0.45, "zh": 0.5}
 """The share of a criterion's content that one passage must hold; tuned on answers that physicians labelled."""
 
-GIVEN: Final = 0.3
-"""The weight of a word that stands in the question already."""
+GIVEN: Final = 0.3  # The weight of a word that stands in the question already
 
 _HEAD_EN: Final = re.compile(
     r"^\W*(?:(?:the )?(?:answer|response)\s+)?(?:(?:clearly|explicitly|correctly|appropriately)\s+)?"

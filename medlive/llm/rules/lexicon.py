@@ -38,12 +38,9 @@ def _pattern(section: str) -> re.Pattern[str]:
     return re.compile("|".join(" ".join(_ZH[section]).split()))
 
 
-DRUGS: Final = _stems("drugs")
-"""Stems of names of drugs."""
-CLINICAL: Final = _stems("clinical") | DRUGS
-"""Stems of words that make an English sentence clinical."""
-CONTENT_STOP: Final = _stems("stop")
-"""Stems that say nothing about what an English sentence is about."""
+DRUGS: Final = _stems("drugs")  # Stems of names of drugs
+CLINICAL: Final = _stems("clinical") | DRUGS  # Stems of words that make an English sentence clinical
+CONTENT_STOP: Final = _stems("stop")  # Stems that say nothing about what an English sentence is about
 CLINICAL_ZH: Final = _pattern("clinical")
 STOP_ZH: Final = _pattern("stop")
 GLOSSARY: Final = tuple(

@@ -7,10 +7,8 @@ from typing import Final, Literal, NamedTuple
 
 Language = Literal["en", "zh"]
 
-READ: Final = 60_000
-"""Characters of one message that are read; what a person tells a physician is far shorter."""
-LONGEST: Final = 700
-"""Characters of the longest piece; a longer run without a stop is cut at a comma or a space."""
+READ: Final = 60_000  # Characters of one message that are read; what a person tells a physician is far shorter
+LONGEST: Final = 700  # Characters of the longest piece; a longer run without a stop is cut at a comma or a space
 
 _ABBREVIATION: Final = re.compile(
     r"(?:^|[\s(])(?:dr|mr|mrs|ms|prof|st|vs|e\.g|i\.e|approx|no|fig|inj|tab|cap|wt|ht|temp|b\.i\.d|t\.i\.d|"

@@ -27,10 +27,8 @@ _CHECKLIST: Final = (
      re.compile(r"\b(?:day|week|month|year|since|hour|ago|today|yesterday)|天|周|月|年|小时|昨|今")),
     ("What is complained of", "主要症状或问题", re.compile(r"[a-z\u3400-\u9fff]")),
 )  # fmt: skip
-_UNPAIRED: Final = re.compile("[\ud800-\udfff]")
-"""Halves of surrogate pairs, which no JSON reply can hold."""
-_LIKE: Final = 0.6
-"""The share of a claim's words that one sentence of a passage must hold to support it."""
+_UNPAIRED: Final = re.compile("[\ud800-\udfff]")  # Halves of surrogate pairs, which no JSON reply can hold
+_LIKE: Final = 0.6  # The share of a claim's words that one sentence of a passage must hold to support it
 _NOT: Final = re.compile(r"\b(?:not|no|never|avoid|without|cannot)\b|n't\b|[不没无未勿忌]|避免|禁")
 
 
