@@ -41,7 +41,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.candidates import generic_answer
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import build_app
-from medlive.rubric.complete import complete_case
+from medlive.rubric.write import complete_case
 from medlive.threads.model import Message, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 

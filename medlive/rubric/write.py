@@ -1,21 +1,27 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
+`complete_case` makes a curated case one that can be released: its rubric, and the last look for identifiers.
+
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
 
 from medlive.curation.agent import Agent, AgentFailure, check_known
+from medlive.curation.chain import with_holds
 from medlive.curation.elements import element_inputs
-from medlive.curation.model import CaseText, Element
+from medlive.curation.model import Call, CaseText, Curation, Element, Hold, Outcome, Reason, Side, Stage
+from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
+from medlive.llm.engine import Engine
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
 
+TEXTS: Final = ("narrative", "query", "advice")
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
 
@@ -131,7 +137,7 @@ class _Drafting:
         criteria = _criteria(reply)
         certain = self._lint(criteria, reply)
         review = await self._review(criteria)
-        whole = tuple(_weighed(c, set(review.life_critical)) for c in criteria)
+        whole = tuple(_weigh(c, c.id in review.life_critical) for c in criteria)
         problems = tuple(Finding(Fault(p.fault), p.criterion_id, p.detail) for p in review.problems)
         kept = without_faulty(whole, certain + problems)
         return _Draft(reply, whole, certain + problems, kept, self._lint(kept, reply))
@@ -146,18 +152,14 @@ class _Drafting:
         return lint(self.writer.language, criteria, words, case, no_negative=reply.no_negative)
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
-        known = {c.id for c in criteria}
-        inputs = self._inputs() | {
-            "criteria": [_shown(c) for c in criteria],
-            "suspicions": list(suspicions(criteria)),
-        }
-        return await self.reviewer.ask(
-            ReviewReply,
-            inputs,
-            lambda reply: check_known(
-                {p.criterion_id for p in reply.problems} | set(reply.life_critical), known, "a criterion"
-            ),
-        )
+        shown = [_shown(c) for c in criteria]
+        inputs = self._inputs() | {"criteria": shown, "suspicions": list(suspicions(criteria))}
+
+        def check(reply: ReviewReply) -> str | None:
+            named = {p.criterion_id for p in reply.problems} | set(reply.life_critical)
+            return check_known(named, {c.id for c in criteria}, "a criterion")
+
+        return await self.reviewer.ask(ReviewReply, inputs, check)
 
 
 def _shown(c: Criterion) -> dict[str, Any]:
@@ -166,9 +168,9 @@ def _shown(c: Criterion) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _weighed(c: Criterion, critical: set[str]) -> Criterion:
+def _weigh(c: Criterion, critical: bool) -> Criterion:
     """±10 where a life depends on it by the reviewer's word, and nowhere else."""
-    weight = LIFE if c.id in critical else min(abs(c.points), LIFE - 1)
+    weight = LIFE if critical else min(abs(c.points), LIFE - 1)
     return replace(c, points=weight if c.points > 0 else -weight)
 
 
@@ -190,3 +192,65 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
         for i, item in enumerate(reply.criteria, 1)
         for fact in (facts[item.fact_id],)
     )
+
+
+@dataclass(frozen=True, slots=True)
+class CompletedCase:
+    """A curation at its end, and the rubric of the case it made."""
+
+    curation: Curation
+    rubric: Rubric | None  # None where none could be had: the curation failed
+
+
+async def complete_case(curation: Curation, language: str, respondents: Mapping[str, Engine]) -> CompletedCase:
+    """A kept or held curation with its rubric, and both without identifiers of people.
+
+    `respondents` has the roles "rubric" and "reader". The curation is held where the rubric stays faulty or a name
+    could not be taken out, and failed when an engine gave no usable reply.
+    """
+    assert curation.text is not None
+    journal: list[Call] = []
+    writer, reader = (Agent(respondents[role], journal, language) for role in ("rubric", "reader"))
+    engines = {**curation.engines, "rubric": writer.identity.as_json()}
+    try:
+        rubric, faults = await write_rubric(
+            curation.text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
+        )
+        redacted = await redact_texts(texts_of(curation.text, rubric), reader)
+    except AgentFailure as failure:
+        failed = replace(
+            curation,
+            outcome=Outcome.FAILED,
+            stage=Stage.RUBRIC,
+            reason=failure.reason,
+            detail=failure.detail,
+            holds=(),
+            calls=curation.calls + tuple(journal),
+            engines=engines,
+        )
+        return CompletedCase(failed, None)
+    text, rubric = with_texts(curation.text, rubric, redacted)
+    done = replace(curation, text=text, calls=curation.calls + tuple(journal), engines=engines)
+    return CompletedCase(with_holds(done, _holds(faults, redacted)), rubric)
+
+
+def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
+    """What a release would hold of a case, by the names that findings use."""
+    parts = {name: getattr(text, name) for name in TEXTS}
+    return {**parts, **{c.id: c.criterion for c in rubric.criteria}}
+
+
+def with_texts(text: CaseText, rubric: Rubric, redacted: Redacted) -> tuple[CaseText, Rubric]:
+    """The case's texts and rubric as they are after the look for identifiers."""
+    criteria = tuple(replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria)
+    return CaseText(*(redacted.texts[name] for name in TEXTS)), replace(rubric, criteria=criteria)
+
+
+def _holds(faults: tuple[Finding, ...], redacted: Redacted) -> tuple[Hold, ...]:
+    holds = []
+    if faults:
+        detail = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults)
+        holds.append(Hold(Reason.RUBRIC_FAULTY, detail[:2000], tuple(f.criterion for f in faults if f.criterion)))
+    if redacted.remaining:
+        holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
+    return tuple(holds)

@@ -20,8 +20,8 @@ from medlive.llm.fence import read_inputs
 from medlive.llm.openai import OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
-from medlive.rubric.complete import complete_case
 from medlive.rubric.model import Rubric
+from medlive.rubric.write import complete_case
 from medlive.snapshot.gates import case_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread

@@ -26,8 +26,8 @@ from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.errors import ConfigError
 from medlive.logs import bound
-from medlive.rubric.complete import complete_case, texts_of, with_texts
 from medlive.rubric.model import Rubric
+from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.curation.filter import filter_pending
 from medlive.service.database import handle_key, open_database
 from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained

@@ -12,7 +12,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import load_thread
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.rubric.complete import complete_case
+from medlive.rubric.write import complete_case
 from medlive.service.curation.curate import save_decision
 from medlive.service.database import handle_key
 from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
