@@ -147,13 +147,13 @@ async def sample_run(folder: Path) -> Path:
         curation = await curate(thread, language, rules, retriever, CurationSettings(), run_date=date(2026, 1, 1))
         if curation.text is None:
             continue
-        done = await complete_case(curation, language, rules)
-        text = done.curation.text
+        done, rubric = await complete_case(curation, language, rules)
+        text = done.text
         assert text is not None
-        assert done.rubric is not None
+        assert rubric is not None
         criteria = tuple(
             EvaluationCriterion(f"{sample.thread_id}-{c.id}", c.criterion, c.points, c.axis)
-            for c in done.rubric.criteria
+            for c in rubric.criteria
         )
         cases.append(
             EvaluationCase(sample.thread_id, language, text.narrative, text.query, text.advice, criteria, "", None)

@@ -6,7 +6,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
@@ -14,14 +14,13 @@ from pydantic import Field, StringConstraints
 from medlive.curation.agent import Agent, AgentFailure, check_known
 from medlive.curation.chain import with_holds
 from medlive.curation.elements import element_inputs
-from medlive.curation.model import Call, CaseText, Curation, Element, Hold, Outcome, Reason, Side, Stage
+from medlive.curation.model import CaseText, Curation, Element, Hold, Outcome, Reason, Side, Stage
 from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
 
-TEXTS: Final = ("narrative", "query", "advice")
 LIFE: Final = 10  # The weight of what a life depends on, and of nothing else
 
 
@@ -45,8 +44,8 @@ class CriterionItem(ReplyModel):
 class RubricReply(ReplyModel):
     """The theme, the specialty, the facts that matter, and each fact's criteria.
 
-    Inputs: language, query, narrative (text), advice [{id, kind, statement}], and on the revision round
-    `earlier`, the criteria as they were, with `findings` [{criterion, finding}].
+    Inputs: query, narrative (text), advice [{id, kind, statement}], and on the revision round `earlier`, the
+    criteria as they were, with `findings` [{criterion, finding}].
     """
 
     task: ClassVar = "rubric.write"
@@ -54,8 +53,7 @@ class RubricReply(ReplyModel):
     specialty: str
     facts: Annotated[tuple[FactItem, ...], Field(max_length=40, strict=False)]
     criteria: Annotated[tuple[CriterionItem, ...], Field(max_length=40, strict=False)]
-    no_negative: Annotated[str, StringConstraints(max_length=1000)]
-    """Why no criterion costs points; empty where one does."""
+    no_negative: Annotated[str, StringConstraints(max_length=1000)]  # Why no criterion costs points; else empty
 
 
 class ProblemItem(ReplyModel):
@@ -69,8 +67,7 @@ class ProblemItem(ReplyModel):
 class ReviewReply(ReplyModel):
     """What is wrong with criteria, and which of them a life depends on.
 
-    Inputs: language, query, narrative, advice [{id, statement}], criteria [{id, criterion, axis, points,
-    advice_id}], suspicions [str].
+    Inputs: query, narrative, advice [{id, statement}], criteria [{id, criterion, …}], suspicions [str].
     """
 
     task: ClassVar = "reader.rubric"
@@ -194,63 +191,43 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class CompletedCase:
-    """A curation at its end, and the rubric of the case it made."""
-
-    curation: Curation
-    rubric: Rubric | None  # None where none could be had: the curation failed
-
-
-async def complete_case(curation: Curation, language: str, respondents: Mapping[str, Engine]) -> CompletedCase:
+async def complete_case(
+    curation: Curation, language: str, respondents: Mapping[str, Engine]
+) -> tuple[Curation, Rubric | None]:
     """A kept or held curation with its rubric, and both without identifiers of people.
 
     `respondents` has the roles "rubric" and "reader". The curation is held where the rubric stays faulty or a name
-    could not be taken out, and failed when an engine gave no usable reply.
+    could not be removed; it failed, and has no rubric, when an engine gave no usable reply.
     """
-    assert curation.text is not None
-    journal: list[Call] = []
+    text, journal = curation.text, list(curation.calls)
+    assert text is not None
     writer, reader = (Agent(respondents[role], journal, language) for role in ("rubric", "reader"))
     engines = {**curation.engines, "rubric": writer.identity.as_json()}
     try:
-        rubric, faults = await write_rubric(
-            curation.text, curation.side(Side.ADVICE), writer=writer, reviewer=reader
-        )
-        redacted = await redact_texts(texts_of(curation.text, rubric), reader)
-    except AgentFailure as failure:
+        rubric, faults = await write_rubric(text, curation.side(Side.ADVICE), writer=writer, reviewer=reader)
+        redacted = await redact_texts(texts_of(text, rubric), reader)
+    except AgentFailure as exc:
         failed = replace(
-            curation,
-            outcome=Outcome.FAILED,
-            stage=Stage.RUBRIC,
-            reason=failure.reason,
-            detail=failure.detail,
-            holds=(),
-            calls=curation.calls + tuple(journal),
-            engines=engines,
+            curation, outcome=Outcome.FAILED, stage=Stage.RUBRIC, reason=exc.reason, detail=exc.detail
         )
-        return CompletedCase(failed, None)
-    text, rubric = with_texts(curation.text, rubric, redacted)
-    done = replace(curation, text=text, calls=curation.calls + tuple(journal), engines=engines)
-    return CompletedCase(with_holds(done, _holds(faults, redacted)), rubric)
-
-
-def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
-    """What a release would hold of a case, by the names that findings use."""
-    parts = {name: getattr(text, name) for name in TEXTS}
-    return {**parts, **{c.id: c.criterion for c in rubric.criteria}}
-
-
-def with_texts(text: CaseText, rubric: Rubric, redacted: Redacted) -> tuple[CaseText, Rubric]:
-    """The case's texts and rubric as they are after the look for identifiers."""
-    criteria = tuple(replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria)
-    return CaseText(*(redacted.texts[name] for name in TEXTS)), replace(rubric, criteria=criteria)
-
-
-def _holds(faults: tuple[Finding, ...], redacted: Redacted) -> tuple[Hold, ...]:
+        return replace(failed, holds=(), calls=tuple(journal), engines=engines), None
+    text, rubric = with_texts(text, rubric, redacted)
+    done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = []
     if faults:
         detail = "; ".join(f"{f.criterion or 'rubric'}: {f.fault.value}: {f.detail}" for f in faults)
         holds.append(Hold(Reason.RUBRIC_FAULTY, detail[:2000], tuple(f.criterion for f in faults if f.criterion)))
     if redacted.remaining:
         holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
-    return tuple(holds)
+    return with_holds(done, tuple(holds)), rubric
+
+
+def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:
+    """What a release would hold of a case, by the names that findings use."""
+    return {**asdict(text), **{c.id: c.criterion for c in rubric.criteria}}
+
+
+def with_texts(text: CaseText, rubric: Rubric, redacted: Redacted) -> tuple[CaseText, Rubric]:
+    """The case's texts and rubric as they are after the look for identifiers."""
+    criteria = tuple(replace(c, criterion=redacted.texts[c.id]) for c in rubric.criteria)
+    return CaseText(**{name: redacted.texts[name] for name in asdict(text)}), replace(rubric, criteria=criteria)

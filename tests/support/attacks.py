@@ -188,12 +188,12 @@ async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: En
     curation = await curate(prepared, language, respondents, retriever, CurationSettings(), run_date=RUN_DATE)
     if curation.outcome not in (Outcome.KEPT, Outcome.HELD):
         return Way(curation, None, ())
-    done = await complete_case(curation, language, respondents)
-    if done.rubric is None:
-        return Way(done.curation, None, ())
-    case = _case(thread, language, done.curation, done.rubric)
+    done, rubric = await complete_case(curation, language, respondents)
+    if rubric is None:
+        return Way(done, None, ())
+    case = _case(thread, language, done, rubric)
     hits = case_hits(case, standard_scanner(), standard_linter())
-    return Way(done.curation, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
+    return Way(done, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 
 def _case(thread: Thread, language: str, curation: Curation, rubric: Rubric) -> SnapshotCase:

@@ -207,8 +207,7 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
             run_date=started.date(),
         )  # fmt: skip
         if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-            done = await complete_case(curation, language, pipeline.respondents)
-            curation, rubric = done.curation, done.rubric
+            curation, rubric = await complete_case(curation, language, pipeline.respondents)
         async with database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):

@@ -75,8 +75,7 @@ async def drop_element(
         decided, element_id, deidentified(raw, language), language, pipeline.respondents, pipeline.curation
     )
     if curation.outcome is not Outcome.FAILED:
-        done = await complete_case(curation, language, pipeline.respondents)
-        curation, rubric = done.curation, done.rubric
+        curation, rubric = await complete_case(curation, language, pipeline.respondents)
     if rubric is None or curation.text is None:
         raise EndpointUnavailable(f"the case could not be rewritten: {curation.detail}")
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
