@@ -106,13 +106,16 @@ class RatingCollector:
             raise ValueError(f"item {item[:40]!r} can only be read together with its run")
         return self.items.get(item)
 
-    def verdict(self, where: str, place: Place, rater: str, met: bool | None) -> None:
-        """Record a rater's verdict on a criterion."""
+    def verdict(self, where: str, place: Place | None, rater: str, met: bool | None) -> None:
+        """Record a rater's verdict on a criterion; None is one of another run."""
+        if place is None:
+            self.foreign.append(where)
+            return
         given = self.verdicts.setdefault(place, {})
         earlier = given.get(rater)
         if rater in given and met is earlier:
             self.again.append(where)
-        elif rater not in given or earlier is None:
+        elif earlier is None:
             given[rater] = met
             self.ratings[rater] += 1
             self.lines.setdefault(place, where)
@@ -227,12 +230,8 @@ def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> N
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        met = _met(values["met"])
         place = found.place(item) if item else (case_id or "", criterion or "")
-        if place is None:
-            found.foreign.append(where)
-        else:
-            found.verdict(where, place, rater, met)
+        found.verdict(where, place, rater, _met(values["met"]))
     if case_id and "score" in values and (values["score"] not in (None, "") or not has_verdict):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
     elif not has_verdict:

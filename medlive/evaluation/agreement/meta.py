@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings, Place, read_humans, read_scores
@@ -21,6 +20,7 @@ from medlive.evaluation.agreement.reliability import (
     LEAST_ITEMS,
     MET,
     NOT_MET,
+    Codes,
     GraderPair,
     Panel,
     Reliability,
@@ -230,22 +230,14 @@ def _criteria(
     codes = _codes(people, places, raters)
     decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
-    rated = (codes >= MET).sum(axis=1)
-    some = rated > 0
-    counts = {
-        "criteria": len(known),
-        "rated": int(some.sum()),
-        "rated_twice": int((rated > 1).sum()),
-        "graded": int(((grader >= MET) & (grader <= NOT_MET) & some).sum()),
-        "invalid": int(((grader == INVALID) & some).sum()),
-        "ungraded": int(((grader == ABSENT) & some).sum()),
-        "cases_rated": len({places[i][0] for i in np.flatnonzero(some)}),
-        "adjudicated": int(((decisions >= MET) & some).sum()),
-    }
+    counts = _counts(codes, grader, decisions)
+    some = (codes >= MET).any(axis=1)
+    rated_cases = {places[i][0] for i in np.flatnonzero(some)}
+    coverage = {"criteria": len(known), **counts, "cases_rated": len(rated_cases)}
     if not some.any():
         if people.verdicts:
             notes.append("no criterion of this run was rated: no figures by criterion")
-        return counts, None
+        return coverage, None
     for rater, n in zip(raters, (codes >= MET).sum(axis=0).tolist(), strict=True):
         if n < LEAST_ITEMS:
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
@@ -253,7 +245,19 @@ def _criteria(
     agreed = None if adjudicator is None else _agreed(codes, decisions)
     found = reliability(Panel(raters, codes, clusters, cases, name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
-    return counts, found
+    return coverage, found
+
+
+def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
+    rated = (codes >= MET).sum(axis=1)
+    graded = (grader >= MET) & (grader <= NOT_MET)
+    of_rated = {"graded": graded, "invalid": grader == INVALID, "ungraded": grader == ABSENT}
+    return {
+        "rated": int((rated > 0).sum()),
+        "rated_twice": int((rated > 1).sum()),
+        **{name: int((which & (rated > 0)).sum()) for name, which in of_rated.items()},
+        "adjudicated": int(((decisions >= MET) & (rated > 0)).sum()),
+    }
 
 
 def _rated_places(run: GradedRun, people: HumanRatings, known: list[Place], notes: list[str]) -> list[Place]:
@@ -266,19 +270,19 @@ def _rated_places(run: GradedRun, people: HumanRatings, known: list[Place], note
     return places
 
 
-def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> NDArray[np.int_]:
+def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> Codes:
     """(places x raters)."""
     codes = [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places]
     return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
 
 
-def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], NDArray[np.int_]]:
+def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], Codes]:
     """Each name once, and each name's place among them."""
     numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
     return tuple(numbers), np.array([numbers[name] for name in names], dtype=np.int_)
 
 
-def _agreed(codes: NDArray[np.int_], decisions: NDArray[np.int_]) -> NDArray[np.int_]:
+def _agreed(codes: Codes, decisions: Codes) -> Codes:
     """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT."""
     met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
     unanimous = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))

@@ -160,26 +160,32 @@ def put_sheets(
     cases: int,
 ) -> Sheets:
     """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`."""
-    named = [name.strip() for name in raters if name.strip()]
-    paths = [folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in named]
-    if not named:
-        raise UsageError("expected at least one rater", hint="add --rater NAME, once for each rater")
-    if len({path.name.casefold() for path in paths}) < len(paths):
-        raise UsageError("two raters have the same name")
-    if existing := [path for path in paths if path.exists()]:
-        raise BadInput(f"{existing[0]} already exists and may contain ratings", hint="name another folder")
-    sheets = [rows_of(name) for name in named]
+    paths = _paths(folder, raters)
+    sheets = [rows_of(name) for name in paths]
     how = folder / "how-to-rate.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = files("medlive.evaluation.agreement").joinpath(guide).read_text("utf-8")
         how.write_text(text, encoding="utf-8-sig")
-        for path, rows in zip(paths, sheets, strict=True):
+        for path, rows in zip(paths.values(), sheets, strict=True):
             path.write_text(_csv([columns, *rows]), encoding="utf-8-sig", newline="")
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     cut = sum(len(text) >= MOST_CELL for row in sheets[0] for text in row)
-    return Sheets((how, *paths), len(sheets[0]), cases, cut)
+    return Sheets((how, *paths.values()), len(sheets[0]), cases, cut)
+
+
+def _paths(folder: Path, raters: Sequence[str]) -> dict[str, Path]:
+    """Each rater's file, which must not exist yet."""
+    named = [name.strip() for name in raters if name.strip()]
+    if not named:
+        raise UsageError("expected at least one rater", hint="add --rater NAME, once for each rater")
+    paths = {name: folder / f"ratings-{_NAME.sub('-', name)}.csv" for name in named}
+    if len({path.name.casefold() for path in paths.values()}) < len(named):
+        raise UsageError("two raters have the same name")
+    if existing := [path for path in paths.values() if path.exists()]:
+        raise BadInput(f"{existing[0]} already exists and may contain ratings", hint="name another folder")
+    return paths
 
 
 def _csv(rows: Iterable[Sequence[str]]) -> str:

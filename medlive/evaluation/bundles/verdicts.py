@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from itertools import groupby
 from typing import Final
 
 from medlive import __version__
@@ -30,20 +31,16 @@ def verdicts(state: Verification, out: Faults) -> None:
     answers = {a.case_id: a for a in state.require_rows(state.answers, RESPONSES) if a.gradable}
     order = [(case.case_id, c.id) for case in cases for c in case.criteria]
     in_order(GRADES, [(g.case_id, g.criterion_id) for g in grades], order, "criterion", out)
-    by_case: dict[str, list[Grade]] = defaultdict(list)
-    for grade in grades:
-        by_case[grade.case_id].append(grade)
+    by_id = {case.case_id: case for case in cases if case.case_id in answers}
     unverifiable = 0
-    for case in cases:
-        listed = by_case.pop(case.case_id, [])
-        if case.case_id in answers:
-            checked = _Case(case, answers[case.case_id], listed, info.grader.judge)
+    for case_id, of_case in groupby(grades, key=lambda grade: grade.case_id):
+        listed = list(of_case)
+        if case_id in by_id:
+            checked = _Case(by_id[case_id], answers[case_id], listed, info.grader.judge)
             unverifiable += sum(checked.check(grade, out) for grade in listed)
-        elif listed:
-            by_case[case.case_id] = listed
-    for case_id, listed in by_case.items():
-        what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
-        out.add(GRADES, what, f"{len(listed)} verdicts without one")
+        else:
+            what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
+            out.add(GRADES, what, f"{len(listed)} verdicts without one")
     if out.count and info.code_version != __version__:
         # Another version of medlive may parse a reply differently.
         out.add(BUNDLE, f"medlive {__version__}, which parsed the replies here", printable(info.code_version)[:40])

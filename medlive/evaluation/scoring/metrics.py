@@ -73,17 +73,20 @@ def case_score(
     """Score a case from its verdicts; criteria missing in `met` are ungraded."""
     paper = metric is Metric.PAPER
     state, most = answer.state if answer else None, case.positive_points
-    answered = answer is not None and answer.gradable
-    known = {c.id: met.get(c.id) for c in case.criteria} if answered else {}
-    if not answered or most <= 0:
+    if answer is None or not answer.gradable:
         low = _bounded(_sum(case.criteria, -1) / most, paper) if most > 0 else 0.0
-        kind = CaseState.UNSCORABLE if answered else CaseState.UNANSWERED
-        return CaseScore(case, kind, state, known, None if paper else 0.0, low, 1.0 if most > 0 else 0.0)
+        high = 1.0 if most > 0 else 0.0
+        return CaseScore(case, CaseState.UNANSWERED, state, {}, None if paper else 0.0, low, high)
+    known = {c.id: met.get(c.id) for c in case.criteria}
+    if most <= 0:
+        return CaseScore(case, CaseState.UNSCORABLE, state, known, None if paper else 0.0, 0.0, 0.0)
     sure = sum(c.points for c in case.criteria if known[c.id])
     ungraded = [c for c in case.criteria if known[c.id] is None]
     low, high = (_bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1))
-    kind = CaseState.PARTLY_GRADED if ungraded else CaseState.SCORED
-    found = CaseScore(case, kind, state, known, None if ungraded else low, low, high)
+    if ungraded:
+        found = CaseScore(case, CaseState.PARTLY_GRADED, state, known, None, low, high)
+    else:
+        found = CaseScore(case, CaseState.SCORED, state, known, low, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
     return found if paper or found.score == sure / most else with_figure(found, sure / most)
 

@@ -289,17 +289,15 @@ def month_table(table: ScoreTable) -> MonthTable:
                 for label in table.labels or found
             }
         )
-    months: dict[str, set[str]] = {}
-    # `# case` counts the month's cases that every model of the row could have, not one model's.
-    for score in (score for model in table.models for score in model.cases):
-        months.setdefault(score.case.month or "", set()).add(score.case.case_id)
     models = [found[label] for label in sorted(found)]
+    # `# case` counts the month's cases that every model of the row could have, not one model's.
+    cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
     rows = []
-    for month in sorted(months.keys() - {""}):
+    for month, n in sorted(Counter(month for month in cases.values() if month).items()):
         estimates = [model.slice("month", month) for model in models]
-        rows.append((month, tuple(e.mean if e else None for e in estimates), len(months[month])))
-    total = len(set().union(*months.values()))
-    return MonthTable(tuple(m.label for m in models), tuple(rows), tuple(m.overall.mean for m in models), total)
+        rows.append((month, tuple(e.mean if e else None for e in estimates), n))
+    overall = tuple(model.overall.mean for model in models)
+    return MonthTable(tuple(model.label for model in models), tuple(rows), overall, len(cases))
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
