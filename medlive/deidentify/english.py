@@ -84,10 +84,8 @@ _STATE_AFTER: Final = re.compile(
     rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
 )
 _TOWN_BEFORE: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
-_CITY_WORDS: Final[dict[str, list[str]]] = {}
-for _city in sorted(_CITIES):
-    _CITY_WORDS.setdefault(_city.split()[0].rstrip("."), []).append(_city)
-_CAPITAL: Final = re.compile(r"[A-Z](?<![A-Za-z][A-Z])[a-z]+")
+_CITY: Final = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
+_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
 _NOT_CITY_AFTER: Final = re.compile(rf"[- ]{_any('not after a city')}")
 
 _SMALL_CITIES: Final = frozenset(map(str.lower, _CITIES)) - word_list("english", "ambiguous cities")
@@ -352,19 +350,12 @@ def _pair(view: View, at: int) -> Candidates:
 
 def _capitals(view: View) -> Candidates:
     """Find full names and cities by their capital letters."""
-    text, lower = view.text, view.lower
-    for match in _CAPITAL.finditer(text):
-        word, at = match.group(), match.start()
-        if text[match.end() + 1 : match.end() + 2].isupper() and word.lower() in _GIVEN:
-            yield from _pair(view, at)
-        for city in _CITY_WORDS.get(word, ()):
-            end = at + len(city)
-            if (
-                text.startswith(city, at)
-                and not text[end : end + 1].isalpha()
-                and not _NOT_CITY_AFTER.match(lower, end)
-            ):
-                yield IdentifierKind.PLACE, at, end
+    for match in _CAPITAL.finditer(view.text):
+        if match.group().lower() in _GIVEN:
+            yield from _pair(view, match.start())
+    for match in _CITY.finditer(view.text):
+        if not _NOT_CITY_AFTER.match(view.lower, match.end()):
+            yield IdentifierKind.PLACE, *match.span()
 
 
 def _towns(view: View) -> Candidates:

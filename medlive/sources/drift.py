@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, lgamma, log
 from statistics import median
-from typing import Final
+from typing import Final, NamedTuple
 
 from medlive.threads.model import Role, Thread
 
@@ -28,14 +28,22 @@ _FAILURES: Final = ("layout", "not_a_thread", "incomplete", "fault")
 """Failures of a page's markup; network failures are not drift."""
 
 
-@dataclass(frozen=True, slots=True)
-class Measure:
+class Measure(NamedTuple):
     """One figure of a run."""
 
     value: float
     """A share from 0 to 1, a count, or a median over threads."""
     n: int
     """Over how many threads."""
+
+
+_WORDS: Final = {
+    "field": ("{what} in {value:.0%} of {n} threads", ".0%"),
+    "end": ("{what} for {value:.0%} of {n} threads", ".0%"),
+    "count": ("{value:.0f} threads {what}", ".1f"),
+    "median": ("{value:.1f} {what} a thread", ".1f"),
+}
+"""By the kind of a figure: how it is said, and the form of its median."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,19 +63,9 @@ class Compared:
     def message(self) -> str:
         """The figure in words, with its value now and before."""
         kind, _, what = self.name.partition(":")
-        if self.median is None:
-            before = "nothing to compare with"
-        elif kind in ("field", "end"):
-            before = f"median before: {self.median:.0%}"
-        else:
-            before = f"median before: {self.median:.1f}"
-        if kind == "field":
-            return f"{what} in {self.value:.0%} of {self.n} threads ({before})"
-        if kind == "end":
-            return f"{what} for {self.value:.0%} of {self.n} threads ({before})"
-        if kind == "count":
-            return f"{self.value:.0f} threads {what} ({before})"
-        return f"{self.value:.1f} {what} a thread ({before})"
+        words, form = _WORDS[kind]
+        before = "nothing to compare with" if self.median is None else f"median before: {self.median:{form}}"
+        return f"{words.format(what=what, value=self.value, n=self.n)} ({before})"
 
 
 def thread_fields(thread: Thread) -> dict[str, bool | int]:
