@@ -17,8 +17,7 @@ from typing import Any
 
 import lxml.html
 
-from medlive.sources.reading.markup import parse
-from medlive.sources.reading.structured import discussions
+from medlive.sources.reading import discussions, parse
 from medlive.sources.sites.sdn import Sdn, read_page
 from medlive.sources.source import LayoutError, Page
 

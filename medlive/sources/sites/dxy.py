@@ -9,8 +9,7 @@ from typing import Any
 
 from selectolax.lexbor import LexborHTMLParser
 
-from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
-from medlive.sources.reading.markup import Readable, ancestors, clean, following_list_page, line, parse, readable
+from medlive.sources import reading
 from medlive.sources.source import (
     Anonymiser,
     LayoutError,
@@ -38,7 +37,7 @@ _THEMES = {"theme-white", "theme-dark"}
 @dataclass(frozen=True, slots=True)
 class _Turn:
     by_doctor: bool
-    content: Readable
+    content: reading.Readable
     posted_at: datetime | None
 
 
@@ -70,16 +69,16 @@ class Dxy(Site):
 
     def parse_listing(self, page: Page) -> Listing:
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
-        tree = parse(page)
+        tree = reading.parse(page)
         entries: dict[str, ListEntry] = {}
         for anchor in tree.css("div.content-list > a"):
             url = link(page, anchor.attributes.get("href")) or ""
             if found := _QUESTION_PATH.search(url):
-                title = readable(anchor).text.partition("\n")[0]
+                title = reading.readable(anchor).text.partition("\n")[0]
                 entries.setdefault(found[1], ListEntry(url, found[1], title))
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
-        return Listing(tuple(entries.values()), following_list_page(page, tree, "page_index"))
+        return Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page_index"))
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
@@ -87,16 +86,18 @@ class Dxy(Site):
         found = _QUESTION_PATH.search(page.url)
         if found is None:
             raise LayoutError(page.url, "an address /question/<id>")
-        tree = parse(page)
+        tree = reading.parse(page)
         state = _state(tree)
         turns = _turns(page, tree, state)
         doctor = _doctor(page, tree, state)
         disease = _field(state, "disease", "title")
-        title = _field(state, "question", "title") or line(tree.css_first("h1.question-title")) or disease
+        title = _field(state, "question", "title") or reading.line(tree.css_first("h1.question-title")) or disease
         if not title:
             raise LayoutError(page.url, "question.title, h1.question-title or disease.title")
-        asked_at = stated_moment(_value(state, "question", "createTime"), CHINA) or turns[0].posted_at
-        posted_at = asked_at or shown_date(line(tree.css_first(".question-time")), CHINA)
+        asked_at = (
+            reading.stated_moment(_value(state, "question", "createTime"), reading.CHINA) or turns[0].posted_at
+        )
+        posted_at = asked_at or reading.shown_date(reading.line(tree.css_first(".question-time")), reading.CHINA)
         handles = {False: anonymise("asker"), True: anonymise(doctor.name)}
         return Thread(
             source=self.name,
@@ -144,7 +145,7 @@ def _value(state: Any, *path: str) -> Any:
 def _field(state: dict[str, Any] | None, *path: str) -> str:
     """A text of the page state on one line; "" where there is none."""
     value = _value(state, *path)
-    return " ".join(clean(value).split()) if isinstance(value, str) else ""
+    return " ".join(reading.clean(value).split()) if isinstance(value, str) else ""
 
 
 def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> list[_Turn]:
@@ -167,11 +168,11 @@ def _turn_of_state(page: Page, dialog: Any) -> _Turn:
     content = _value(dialog, "content")
     if not isinstance(content, str) or "type" not in dialog:
         raise LayoutError(page.url, "type and content in every questionDialog")
-    body = parse(content).body
-    read = readable(body) if body is not None else Readable("", ())
+    body = reading.parse(content).body
+    read = reading.readable(body) if body is not None else reading.Readable("", ())
     if not read.text and not read.media:
         raise LayoutError(page.url, "content in every questionDialog")
-    return _Turn(bool(dialog["type"]), read, stated_moment(dialog.get("createTime"), CHINA))
+    return _Turn(bool(dialog["type"]), read, reading.stated_moment(dialog.get("createTime"), reading.CHINA))
 
 
 def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
@@ -182,15 +183,15 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
     turns = []
     for bubble in bubbles:
         themes: set[str] = set()
-        for outer in ancestors(bubble):
+        for outer in reading.ancestors(bubble):
             themes = _THEMES & set((outer.attributes.get("class") or "").split())
             if themes or outer.mem_id == area.mem_id:
                 break
-        read = readable(bubble)
+        read = reading.readable(bubble)
         if len(themes) != 1 or not (read.text or read.media):
             raise LayoutError(page.url, ".theme-white or .theme-dark around a .dialog-content with content")
         turns.append(_Turn("theme-white" in themes, read, None))
-    stray = readable(area, skip_classes=frozenset(["dialog-content"])).text.split("\n")
+    stray = reading.readable(area, skip_classes=frozenset(["dialog-content"])).text.split("\n")
     if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or max(map(len, stray)) > _MAX_STRAY_LINE:
         raise LayoutError(page.url, f"{_DIALOGS} .dialog-content around every turn")
     return turns
@@ -200,8 +201,8 @@ def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) ->
     """Who answers, as the page shows it. Raises LayoutError where it shows nobody."""
     detail = tree.css_first(".doctor-info .doctor-detail")
     if detail is not None:
-        name = line(detail.css_first(".doctor-header > div"))
-        facts = [line(node) for node in detail.css(".doctor-body > div")]
+        name = reading.line(detail.css_first(".doctor-header > div"))
+        facts = [reading.line(node) for node in detail.css(".doctor-body > div")]
         # Title, department and hospital are known by their place only, so all three are needed.
         if name and len(facts) >= 3:
             return _Doctor(name, *facts[:3])

@@ -7,9 +7,7 @@ from datetime import datetime
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.reading.dates import INDIA, shown_date
-from medlive.sources.reading.markup import Readable, following_list_page, line, parse, readable, required
-from medlive.sources.reading.structured import Discussion, discussions
+from medlive.sources import reading
 from medlive.sources.source import (
     Anonymiser,
     LayoutError,
@@ -42,7 +40,7 @@ class _Turn:
 
     doctor: str | None
     """The answering doctor's name; None for the patient."""
-    content: Readable
+    content: reading.Readable
     specialty: str = ""
 
     @property
@@ -67,22 +65,22 @@ class Icliniq(Site):
 
     def parse_listing(self, page: Page) -> Listing:
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
-        tree = parse(page)
+        tree = reading.parse(page)
         for selector in _ROWS:
             entries: dict[str, ListEntry] = {}
             for anchor in tree.css(selector):
                 url = link(page, anchor.attributes.get("href")) or ""
                 if found := _QUESTION_PATH.search(url):
-                    entries.setdefault(found[1], ListEntry(url, found[1], line(anchor)))
+                    entries.setdefault(found[1], ListEntry(url, found[1], reading.line(anchor)))
             if entries:
-                return Listing(tuple(entries.values()), following_list_page(page, tree, "page"))
+                return Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
     def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
         page = only_page(pages)
-        tree = parse(page)
-        stated = next((d for d in discussions(tree) if d.kind == "Question"), None)
+        tree = reading.parse(page)
+        stated = next((d for d in reading.discussions(tree) if d.kind == "Question"), None)
         found = _QUESTION_PATH.search(page.url)
         if found is None:
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
@@ -111,7 +109,7 @@ class Icliniq(Site):
         )
 
 
-def _discussion(page: Page, tree: LexborHTMLParser, stated: Discussion | None) -> tuple[str, list[_Turn]]:
+def _discussion(page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None) -> tuple[str, list[_Turn]]:
     """The title and the blocks of a page, or those that its structured data states. Raises LayoutError."""
     container = tree.css_first("div.articleConDiv")
     if container is not None:
@@ -119,17 +117,19 @@ def _discussion(page: Page, tree: LexborHTMLParser, stated: Discussion | None) -
         answers = sum(turn.doctor is not None for turn in turns)
         if stated is not None and len(stated.replies) > answers:
             raise LayoutError(page.url, f"{len(stated.replies)} div.answerDiv", found=f"{answers}")
-        return line(required(page, tree, ["h1.article-details-heading", "h1"])), turns
+        return reading.line(reading.required(page, tree, ["h1.article-details-heading", "h1"])), turns
     if stated is None or not stated.whole or not all(reply.author for reply in stated.replies):
         raise LayoutError(page.url, "div.articleConDiv or a whole JSON-LD QAPage")
-    turns = [_Turn(reply.author, Readable(reply.text, ())) for reply in stated.replies]
-    return stated.title, [_Turn(None, Readable(stated.opening.text, ())), *turns]
+    turns = [_Turn(reply.author, reading.Readable(reply.text, ())) for reply in stated.replies]
+    return stated.title, [_Turn(None, reading.Readable(stated.opening.text, ())), *turns]
 
 
 def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     """Each block in page order. Raises LayoutError."""
     # A page with one doctor may name them once for all answers; with several, each answer names its own.
-    names, specialties = ({line(n) for n in container.css(c)} - {""} for c in (".doctor-name", ".doctor-spec"))
+    names, specialties = (
+        {reading.line(n) for n in container.css(c)} - {""} for c in (".doctor-name", ".doctor-spec")
+    )
     doctor = min(names) if len(names) == 1 else ""
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     turns = []
@@ -147,27 +147,27 @@ def _turns(page: Page, container: LexborNode) -> list[_Turn]:
 
 
 def _question(page: Page, block: LexborNode) -> _Turn:
-    text, media = readable(block)
+    text, media = reading.readable(block)
     text = _LABEL.sub("", text)
     if not (text or media):
         raise LayoutError(page.url, "text in div.qContent")
-    return _Turn(None, Readable(text, media))
+    return _Turn(None, reading.Readable(text, media))
 
 
 def _answer(page: Page, block: LexborNode, doctor: str, specialty: str) -> _Turn:
     body = block.css_first(".ansExtCon")
-    answer = readable(body) if body is not None else None
+    answer = reading.readable(body) if body is not None else None
     if answer is None or not answer.text:
         raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
-    doctor = line(block.css_first(".doctor-name")) or doctor
+    doctor = reading.line(block.css_first(".doctor-name")) or doctor
     if not doctor:
         raise LayoutError(page.url, "p.doctor-name of every div.answerDiv")
-    return _Turn(doctor, answer, line(block.css_first(".doctor-spec")) or specialty)
+    return _Turn(doctor, answer, reading.line(block.css_first(".doctor-spec")) or specialty)
 
 
 def _check_strays(page: Page, container: LexborNode) -> None:
     """Nothing beside the known blocks looks like a message. Raises LayoutError."""
-    stray = readable(container, skip_classes=frozenset(["qContent", "answerDiv"])).text
+    stray = reading.readable(container, skip_classes=frozenset(["qContent", "answerDiv"])).text
     if _ANY_LABEL.search(stray):
         raise LayoutError(page.url, "div.qContent around every patient's query")
     if len(container.css(".ansExtCon")) > len(container.css("div.answerDiv .ansExtCon")):
@@ -177,9 +177,9 @@ def _check_strays(page: Page, container: LexborNode) -> None:
         raise LayoutError(page.url, "div.qContent or div.answerDiv around every message")
 
 
-def _published(tree: LexborHTMLParser, stated: Discussion | None) -> datetime | None:
+def _published(tree: LexborHTMLParser, stated: reading.Discussion | None) -> datetime | None:
     """The day that the page says it was published on; its structured data's where it does not say."""
     body = tree.body
-    match = _PUBLISHED.search(readable(body).text) if body is not None else None
-    shown = shown_date(match[1], INDIA) if match else None
+    match = _PUBLISHED.search(reading.readable(body).text) if body is not None else None
+    shown = reading.shown_date(match[1], reading.INDIA) if match else None
     return shown or (stated.opening.posted_at if stated is not None else None)

@@ -10,8 +10,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.reading.dates import CHINA, shown_date, stated_moment
-from medlive.sources.reading.markup import Readable, ancestors, clean, line, parse, readable, required
+from medlive.sources import reading
 from medlive.sources.source import (
     Anonymiser,
     LayoutError,
@@ -57,7 +56,7 @@ class _Person:
 @dataclass(frozen=True, slots=True)
 class _Entry:
     person: _Person
-    content: Readable
+    content: reading.Readable
     posted_at: datetime | None
 
 
@@ -103,15 +102,15 @@ class Medlive(Site):
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
         page = only_page(pages)
-        tree = parse(page)
-        title = line(required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
-        body = required(page, tree, [".content_body"])
-        case = readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
+        tree = reading.parse(page)
+        title = reading.line(reading.required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
+        body = reading.required(page, tree, [".content_body"])
+        case = reading.readable(body, skip_classes=frozenset(["case_result", "inc_c"]))
         if not title or not (case.text or case.media):
             raise LayoutError(page.url, "text in .title_cms and .content_body")
         _check_strays(page, tree, body)
         comments = self._comments(page, tree)
-        author = self._person(page, required(page, tree, [".info_cms a.color_888", "a.color_888"]))
+        author = self._person(page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"]))
         posted_at = _article_date(tree)
         outcome = _outcome(page, tree)
         if not outcome and not comments:
@@ -127,7 +126,7 @@ class Medlive(Site):
             url=page.url,
             title=title,
             language="zh",
-            tags=tuple(dict.fromkeys(filter(None, map(line, tree.css(".tag_cms a"))))),
+            tags=tuple(dict.fromkeys(filter(None, map(reading.line, tree.css(".tag_cms a"))))),
             posted_at=posted_at,
             messages=tuple(
                 build_message(
@@ -176,7 +175,7 @@ class Medlive(Site):
 
     def _person(self, page: Page, anchor: LexborNode) -> _Person:
         """A person by their link, and whether the site's mark of a certified physician follows it."""
-        handle = line(anchor)
+        handle = reading.line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
         mark = None
@@ -199,18 +198,18 @@ def _has_class(node: LexborNode, name: str) -> bool:
     return name in (node.attributes.get("class") or "").split()
 
 
-def _words(page: Page, node: LexborNode, selector: str) -> Readable:
+def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
     """What a comment says, without the replies below it. Raises LayoutError for none."""
-    read = readable(node, skip_classes=frozenset(["com_return"]))
+    read = reading.readable(node, skip_classes=frozenset(["com_return"]))
     if not (read.text or read.media):
         raise LayoutError(page.url, f"text in {selector}")
     return read
 
 
-def _outcome(page: Page, tree: LexborHTMLParser) -> list[Readable]:
+def _outcome(page: Page, tree: LexborHTMLParser) -> list[reading.Readable]:
     """What the author settled on, where the page shows it. Raises LayoutError."""
     result = tree.css_first(".case_result")
-    outcome = [readable(result)] if result is not None else []
+    outcome = [reading.readable(result)] if result is not None else []
     if not all(read.text for read in outcome):
         raise LayoutError(page.url, "text in .case_result")
     return outcome
@@ -226,7 +225,7 @@ def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
             if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
                 if stray is not None:
                     raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
-            elif stray is None and len(readable(sibling).text) > _MAX_STRAY_TEXT:
+            elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
                 stray = sibling
         sibling = sibling.next
 
@@ -236,7 +235,7 @@ def _first_list(page: Page) -> PageRequest:
     parts = urlsplit(page.url)
     if not _LIST_PATH.search(parts.path):
         raise LayoutError(page.url, "the front page /new/")
-    token = parse(page).css_first('meta[name="csrf-token"]')
+    token = reading.parse(page).css_first('meta[name="csrf-token"]')
     form = (
         ("branch", dict(parse_qsl(parts.query)).get("branch", "")),
         ("page", "1"),
@@ -261,24 +260,26 @@ def _row(page: Page, row: Any) -> ListEntry | None:
     if not isinstance(row, dict):
         return None
     address, title = row.get("url"), row.get("title")
-    url = link(page, clean(address)) if isinstance(address, str) else None
+    url = link(page, reading.clean(address)) if isinstance(address, str) else None
     thread_id = _thread_id(url) if url is not None else None
     if url is None or thread_id is None or not isinstance(title, str):
         return None
-    body = parse(title).body
-    return ListEntry(url, thread_id, line(body), stated_moment(row.get("inputtime"), CHINA))
+    body = reading.parse(title).body
+    return ListEntry(
+        url, thread_id, reading.line(body), reading.stated_moment(row.get("inputtime"), reading.CHINA)
+    )
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
     """The date in the article's head, not in its comments."""
     for node in tree.css("span.date_time, .info_cms span"):
-        if not any(_has_class(outer, "inc_c") for outer in ancestors(node)) and (moment := _date(node)):
+        if not any(_has_class(outer, "inc_c") for outer in reading.ancestors(node)) and (moment := _date(node)):
             return moment
     return None
 
 
 def _date(node: LexborNode) -> datetime | None:
-    return shown_date(line(node), CHINA)
+    return reading.shown_date(reading.line(node), reading.CHINA)
 
 
 def _thread_id(url: str) -> str | None:

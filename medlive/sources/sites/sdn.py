@@ -8,8 +8,7 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.reading.dates import shown_date
-from medlive.sources.reading.markup import Readable, clean, line, parse, readable, required
+from medlive.sources import reading
 from medlive.sources.source import (
     Anonymiser,
     IncompleteThread,
@@ -93,7 +92,7 @@ class Sdn(Site):
 
     def parse_listing(self, page: Page) -> Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
-        tree = parse(page)
+        tree = reading.parse(page)
         entries = tuple(_entry(page, row) for row in tree.css(".structItem--thread"))
         template = _template(tree)
         # A thread lists similar threads below its posts, and is no list.
@@ -156,7 +155,7 @@ def _entry(page: Page, row: LexborNode) -> ListEntry:
         raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
     opened = _moment(row.css_first(".structItem-startDate time"))
     active = _moment(row.css_first("time.structItem-latestDate"))
-    return ListEntry(url, found[1], line(anchors[0]), opened, active)
+    return ListEntry(url, found[1], reading.line(anchors[0]), opened, active)
 
 
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
@@ -175,17 +174,17 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
 
 def read_page(page: Page) -> ThreadPage:
     """What one page of a thread shows. Raises LayoutError."""
-    tree = parse(page)
+    tree = reading.parse(page)
     template = _template(tree)
     if "thread_view" not in template:
         raise LayoutError(page.url, "html#XF of template thread_view", found=template or None)
     posts = tuple(_post(page, article) for article in _articles(page, tree))
     if len({post.post_id for post in posts}) < len(posts):
         raise LayoutError(page.url, "a number of its own for every post")
-    heading = required(page, tree, ["h1.p-title-value"])
-    names = [line(name) for name in tree.css(".p-breadcrumbs [itemprop=name]")]
+    heading = reading.required(page, tree, ["h1.p-title-value"])
+    names = [reading.line(name) for name in tree.css(".p-breadcrumbs [itemprop=name]")]
     boards = [name for name in names if name.lower() not in ("home", "forums")]
-    labels = [line(label) for label in heading.css("span.label")]
+    labels = [reading.line(label) for label in heading.css("span.label")]
     canonical = _canonical(page, tree)
     number = _page_number(page, tree)
     return ThreadPage(
@@ -193,7 +192,7 @@ def read_page(page: Page) -> ThreadPage:
         thread_id=_thread_id(page, tree, canonical),
         number=number,
         following=_next_url(page, tree, number),
-        title=" ".join(readable(heading, skip_classes=_LABELS).text.split()),
+        title=" ".join(reading.readable(heading, skip_classes=_LABELS).text.split()),
         tags=tuple(dict.fromkeys(t for t in (*boards, *labels) if t)),
         posts=posts,
     )
@@ -225,11 +224,11 @@ def _post(page: Page, article: LexborNode) -> Post:
     post_id = (attributes.get("data-content") or attributes.get("id") or "").rpartition("post-")[2]
     if not (post_id.isascii() and post_id.isdigit()):
         raise LayoutError(page.url, 'article.message--post with data-content or id "…post-<number>"')
-    author = clean(attributes.get("data-author") or line(article.css_first(".message-name")))
+    author = reading.clean(attributes.get("data-author") or reading.line(article.css_first(".message-name")))
     if not author:
         raise LayoutError(page.url, ".message-name", found=f"post {post_id} without an author")
     text, media = _written(page, article)
-    status = line(article.css_first("[data-field=current_status] li")) or None
+    status = reading.line(article.css_first("[data-field=current_status] li")) or None
     attribution = article.css_first(".message-attribution")
     if attribution is None:
         return Post(post_id, author, status, None, None, text, media)
@@ -238,23 +237,23 @@ def _post(page: Page, article: LexborNode) -> Post:
     return Post(post_id, author, status, position, _moment(attribution.css_first("time")), text, media)
 
 
-def _written(page: Page, article: LexborNode) -> Readable:
+def _written(page: Page, article: LexborNode) -> reading.Readable:
     """What the author wrote and attached. Raises LayoutError."""
     contents = article.css(".message-userContent")
     body = (contents[0] if contents else article).css_first(".bbWrapper")
     if len(contents) > 1 or body is None:
         raise LayoutError(page.url, "one .message-userContent with a .bbWrapper in every post")
-    text, media = readable(body, skip_classes=_NOT_WRITTEN)
+    text, media = reading.readable(body, skip_classes=_NOT_WRITTEN)
     attached = (part.html or "" for part in article.css("section.message-attachments"))
     items = [item for part in attached for item in part.split("<li")[1:]]
     kinds = ("image" if "<img" in item else "file" for item in items)
-    return Readable(text, tuple(dict.fromkeys((*media, *kinds))))
+    return reading.Readable(text, tuple(dict.fromkeys((*media, *kinds))))
 
 
 def _moment(node: LexborNode | None) -> datetime | None:
     """The moment in a `time` element's `datetime`; `data-time` changed its meaning between releases."""
     stated = node.attributes.get("datetime") if node is not None else None
-    return shown_date(stated, UTC) if stated else None
+    return reading.shown_date(stated, UTC) if stated else None
 
 
 def _template(tree: LexborHTMLParser) -> str:
@@ -286,7 +285,7 @@ def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str
 
 
 def _page_number(page: Page, tree: LexborHTMLParser) -> int:
-    current = line(tree.css_first(".pageNav-page--current"))
+    current = reading.line(tree.css_first(".pageNav-page--current"))
     if current.isascii() and current.isdigit() and len(current) < 8:
         return int(current)
     in_address = _PAGE_PATH.search(page.url)

@@ -12,8 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.reading.markup import MAX_BYTES, parse, readable
-from medlive.sources.reading.structured import discussions
+from medlive.sources.reading import MAX_BYTES, discussions, parse, readable
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page
 from medlive.threads.model import Role, Thread

@@ -10,9 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.reading.dates import CHINA, INDIA, shown_date, stated_moment
-from medlive.sources.reading.markup import parse, readable
-from medlive.sources.reading.structured import discussions
+from medlive.sources.reading import CHINA, INDIA, discussions, parse, readable, shown_date, stated_moment
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page, host_of, link
 

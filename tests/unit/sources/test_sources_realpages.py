@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from medlive.sources.reading.markup import parse
-from medlive.sources.reading.structured import discussions
+from medlive.sources.reading import discussions, parse
 from medlive.sources.registry import build_site
 from medlive.sources.sites.sdn import read_page
 from medlive.sources.source import IncompleteThread, LayoutError, Page

@@ -1,10 +1,14 @@
-"""Extract readable text and media from markup, in one pass over the parser's serialisation."""
+"""Read text, media, dates and structured data (schema.org JSON-LD) from a page's markup."""
 
 import html
+import json
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -235,3 +239,161 @@ def _page_number(query: str, parameter: str) -> int:
     except ValueError:
         return 1
     return int(value) if value.isascii() and value.isdigit() and len(value) < 8 else 1
+
+
+INDIA = timezone(timedelta(hours=5, minutes=30), "Asia/Kolkata")
+CHINA = timezone(timedelta(hours=8), "Asia/Shanghai")
+
+# Communities of this kind began in the late 1990s; a number outside these years is no date of a message.
+_FIRST_YEAR, _LAST_YEAR = 1995, 2100
+
+_MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
+_NUMERIC = re.compile(
+    r"(?<!\d)(\d{4})\s?[-/.年]\s?(\d{1,2})\s?[-/.月]\s?(\d{1,2})(?!\d)日?"
+    r"(?:[T\s]{1,3}(\d{1,2}):(\d{2})(?::(\d{2})(?:\.\d{1,9})?)?\s?(Z|[+-]\d{2}:?\d{2})?)?"
+)
+_MONTH_FIRST = re.compile(r"\b([A-Za-z]{3,9})\.?\s+(\d{1,2})(?:st|nd|rd|th)?,?\s+(\d{4})(?!\d)")
+_DAY_FIRST = re.compile(r"(?<!\d)(\d{1,2})(?:st|nd|rd|th)?\s+([A-Za-z]{3,9})\.?,?\s+(\d{4})(?!\d)")
+
+
+def shown_date(text: str, zone: tzinfo) -> datetime | None:
+    """The first date in a text, in UTC, or None.
+
+    Reads ISO 8601, `2025-03-01 08:00` (also with `/`, `.` or `年月日`), `Jul 06, 2018` and `06 July 2018`.
+    A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
+    so that no conversion moves it to another.
+    """
+    found = [m for m in (_NUMERIC.search(text), _MONTH_FIRST.search(text), _DAY_FIRST.search(text)) if m]
+    for match in sorted(found, key=re.Match.start):
+        try:
+            moment = _moment(match, zone)
+        except (ValueError, OverflowError):
+            continue
+        if _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+            return moment.astimezone(UTC)
+    return None
+
+
+def _moment(match: re.Match[str], zone: tzinfo) -> datetime:
+    """Raises ValueError and OverflowError for what is not a date."""
+    if match.re is _NUMERIC:
+        year, month, day, hour, minute, second, offset = match.groups()
+        if hour is None:
+            return datetime(int(year), int(month), int(day), tzinfo=UTC)
+        local = datetime(int(year), int(month), int(day), int(hour), int(minute), int(second or 0), tzinfo=zone)
+        if offset is None:
+            return local
+        return datetime.fromisoformat(local.replace(tzinfo=None).isoformat() + offset)
+    name, day, year = match.groups() if match.re is _MONTH_FIRST else (match[2], match[1], match[3])
+    return datetime(int(year), _MONTHS.index(name[:3].lower()) + 1, int(day), tzinfo=UTC)
+
+
+def stated_moment(value: Any, zone: tzinfo) -> datetime | None:
+    """A moment from structured data: a date text or an epoch in (milli)seconds; None for anything else."""
+    if isinstance(value, str):
+        if not (value.isascii() and value.isdigit()):
+            return shown_date(value[:100], zone)
+        value = int(value[:14])
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        moment = datetime.fromtimestamp(value / 1000 if value > 10**11 else value, UTC)
+    except (ValueError, OverflowError, OSError):
+        return None
+    return moment if _FIRST_YEAR < moment.year <= _LAST_YEAR else None
+
+
+_WRAPPER = re.compile(r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z")
+_EXCERPT = re.compile(r"(?:…|\.\.\.|&hellip;|&#8230;)\s*(?:</[a-z]+>\s*)*\Z")
+_HAS_MARKUP = re.compile(r"<[a-zA-Z/!]|&[#a-zA-Z]")
+_CONTAINERS = ("@graph", "mainEntity", "mainEntityOfPage", "itemListElement", "item")
+_REPLIES = ("acceptedAnswer", "suggestedAnswer", "comment")
+_MAX_LEVELS = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Posting:
+    """One contribution as structured data states it."""
+
+    author: str | None
+    text: str
+    posted_at: datetime | None
+    excerpt: bool
+    """The text ends in an ellipsis: sites cut long posts here, so it cannot replace the page's words."""
+
+
+@dataclass(frozen=True, slots=True)
+class Discussion:
+    """A question or opening post with its answers or comments, those that the page states."""
+
+    kind: Literal["Question", "DiscussionForumPosting"]
+    title: str
+    opening: Posting
+    replies: tuple[Posting, ...]
+
+    @property
+    def whole(self) -> bool:
+        """Whether there is an answer and no text is an excerpt or empty."""
+        posts = (self.opening, *self.replies)
+        return bool(self.replies) and all(p.text and not p.excerpt for p in posts)
+
+
+def discussions(tree: LexborHTMLParser) -> tuple[Discussion, ...]:
+    """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out."""
+    found: list[Discussion] = []
+    for script in tree.css('script[type*="ld+json"]'):
+        with suppress(ValueError, RecursionError):
+            found += _discussions(json.loads(_WRAPPER.sub("", script.text()), strict=False), 0)
+    return tuple(found)
+
+
+def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
+    if isinstance(value, dict) and (kind := _kind(value)) is not None:
+        replies = (
+            item for key in ("acceptedAnswer", "suggestedAnswer", "comment") for item in _listed(value.get(key))
+        )
+        postings = dict.fromkeys(_posting(reply) for reply in replies if isinstance(reply, dict))
+        title = _text(value.get("headline") or value.get("name"))
+        yield Discussion(kind, title, _posting(value), tuple(postings))
+        return
+    if isinstance(value, dict):
+        value = [value[key] for key in _CONTAINERS if key in value]
+    if isinstance(value, list) and depth < _MAX_LEVELS:
+        for item in value:
+            yield from _discussions(item, depth + 1)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else [value]
+
+
+def _kind(value: dict[str, Any]) -> Literal["Question", "DiscussionForumPosting"] | None:
+    for name in _listed(value.get("@type")):
+        if (short := str(name).rsplit("/", 1)[-1]) in ("Question", "DiscussionForumPosting"):
+            return short  # type: ignore[return-value]
+    return None
+
+
+def _posting(entry: dict[str, Any]) -> Posting:
+    author = entry.get("author")
+    if isinstance(author, list):
+        author = author[0] if author else None
+    name = _text(author.get("name") if isinstance(author, dict) else author)
+    raw = entry.get("text") or entry.get("articleBody") or ""
+    raw = raw if isinstance(raw, str) else ""
+    return Posting(
+        author=name or None,
+        text=_text(raw),
+        posted_at=stated_moment(entry.get("datePublished") or entry.get("dateCreated"), UTC),
+        excerpt=bool(_EXCERPT.search(raw[-60:])),
+    )
+
+
+def _text(value: Any) -> str:
+    """The readable text of a field, which may hold markup, or entities."""
+    if not isinstance(value, str):
+        return ""
+    if not _HAS_MARKUP.search(value):
+        return clean(value).strip()
+    body = parse(value.replace("\n", "<br>") if "<p" not in value and "<br" not in value else value).body
+    return readable(body).text if body is not None else ""
