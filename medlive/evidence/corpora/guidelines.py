@@ -8,14 +8,13 @@ Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_t
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from medlive.evidence.corpora.folder import titled_sections
-from medlive.evidence.corpora.jsonl import documents_of, files_of, identity_of, text_of
+from medlive.evidence.corpora.jsonl import Row, Text, documents_of, files_of
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.files import head_of
-from medlive.evidence.corpora.parsing.text import published_by
 
 _NO_EVIDENCE: Final = frozenset(
     (
@@ -47,36 +46,39 @@ def _is_guideline(head: bytes) -> bool:
     return isinstance(row, dict) and "source" in row and "clean_text" in row
 
 
+class _Guideline(Row):
+    source: Text = ""
+    publisher: Text = ""
+    clean_text: str | None = None
+    raw_text: str | None = None
+    overview: Text = ""
+
+
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     return documents_of(path, log, _document)
 
 
-def _document(row: Any) -> Document:
-    """One guideline; raises ValueError with the field that is wrong."""
-    identity = identity_of(row)
-    text = text_of(row, "clean_text")
-    if not (text or "").strip():
-        text = text_of(row, "raw_text")
+def _document(line: bytes) -> Document:
+    row = _Guideline.model_validate_json(line)
+    text = row.clean_text if (row.clean_text or "").strip() else row.raw_text
     if text is None:
         raise ValueError("`clean_text` is missing")
-    source = (text_of(row, "source") or "").strip()
-    publisher = (text_of(row, "publisher") or "").strip() or source.upper()
-    try:
-        published = published_by(row.get("date"))
-    except ValueError as exc:
-        raise ValueError(f"`date` is not a date: {str(row.get('date'))[:40]!r}") from exc
+    source = row.source.strip()
     heading, found = titled_sections(text)
-    labels = (s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE)
-    sections = tuple(labels) or found
-    # A line has the source's title, the text's own, or at least what it is about.
-    title = (text_of(row, "title") or heading or text_of(row, "overview") or "").strip()
+    evidence = tuple(s for s in found if s.label.rpartition(" > ")[2].casefold() not in _NO_EVIDENCE)
     return Document(
-        id=f"{source}-{identity}" if source else identity,
-        title=f"{title[:200]} ({publisher[:100]})" if title and publisher else title or publisher,
-        sections=sections,
-        published=published,
-        url=text_of(row, "url") or "",
+        id=f"{source}-{row.id}" if source else row.id,
+        title=_title(row, heading, row.publisher.strip() or source.upper()),
+        sections=evidence or found,
+        published=row.published,
+        url=row.url,
     )
+
+
+def _title(row: _Guideline, heading: str, publisher: str) -> str:
+    """The source's title, the text's own, or at least what it is about."""
+    title = (row.title or heading or row.overview).strip()
+    return f"{title[:200]} ({publisher[:100]})" if title and publisher else title or publisher
 
 
 READER = Reader(

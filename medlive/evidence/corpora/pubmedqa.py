@@ -4,17 +4,17 @@ The question is (or was made from) the article's title and is the passage's titl
 abstract's own conclusion and its last section.
 """
 
-import json
 from collections.abc import Iterator
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
+from pydantic import BaseModel, Field, TypeAdapter, ValidationError
+
 from medlive.errors import BadInput
+from medlive.evidence.corpora.jsonl import Published, Text
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.text import published_by
-
-MAX_FILE = 2 * 1024 * 1024 * 1024
 
 
 def _sniff(path: Path) -> bool:
@@ -24,51 +24,42 @@ def _sniff(path: Path) -> bool:
         return b'"CONTEXTS"' in handle.read(1 << 16)
 
 
+class _Entry(BaseModel):
+    CONTEXTS: list[str]
+    LABELS: list[str] = []
+    QUESTION: Text = ""
+    LONG_ANSWER: Text = ""
+    published: Published = Field(None, validation_alias="YEAR")
+
+
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     try:
-        if path.stat().st_size > MAX_FILE:
-            raise BadInput(f"{path} is larger than {MAX_FILE} bytes")
-        entries = json.loads(path.read_bytes())
+        entries = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
-    except (ValueError, RecursionError) as exc:
-        raise BadInput(f"{path} is not JSON: {exc}") from exc
-    if not isinstance(entries, dict):
-        raise BadInput(f"{path} is not a PubMedQA file: expected an object keyed by PMID")
-    for pmid, entry in entries.items():
+    except ValidationError as exc:
+        raise BadInput(f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID") from exc
+    for pmid, value in entries.items():
         try:
-            document = _document(pmid, entry)
-        except ValueError as exc:
-            log.problem(pmid, str(exc))
+            entry = _Entry.model_validate(value)
+        except ValidationError as exc:
+            first = exc.errors()[0]
+            log.problem(pmid, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
             continue
-        if document.sections:
-            yield document
-        else:
+        parts = [*zip_longest(entry.LABELS[: len(entry.CONTEXTS)], entry.CONTEXTS, fillvalue="")]
+        parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
+        sections = tuple(Section(label, text) for label, text in parts if text.strip())
+        if not sections:
             log.empty += 1
-
-
-def _document(pmid: str, entry: Any) -> Document:
-    """One abstract; raises ValueError where the entry is not of PubMedQA's shape."""
-    if not isinstance(entry, dict):
-        raise ValueError("expected the entry to be an object")
-    contexts, labels = entry.get("CONTEXTS"), entry.get("LABELS") or []
-    if not isinstance(contexts, list) or not all(isinstance(c, str) for c in contexts):
-        raise ValueError("expected CONTEXTS to be a list of strings")
-    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
-        raise ValueError("expected LABELS to be a list of strings")
-    question, conclusion = entry.get("QUESTION") or "", entry.get("LONG_ANSWER") or ""
-    if not isinstance(question, str) or not isinstance(conclusion, str):
-        raise ValueError("expected QUESTION and LONG_ANSWER to be strings")
-    labels = labels + [""] * (len(contexts) - len(labels))
-    parts = [*zip(labels, contexts, strict=False), ("CONCLUSIONS", conclusion)]
-    return Document(
-        id=pmid,
-        title=question,
-        sections=tuple(Section(label, text) for label, text in parts if text.strip()),
-        published=published_by(entry.get("YEAR")),
-        url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isascii() and pmid.isdigit() else "",
-        continuous=True,
-    )
+            continue
+        yield Document(
+            id=pmid,
+            title=entry.QUESTION,
+            sections=sections,
+            published=entry.published,
+            url=f"https://pubmed.ncbi.nlm.nih.gov/{pmid}/" if pmid.isascii() and pmid.isdigit() else "",
+            continuous=True,
+        )
 
 
 READER = Reader(
