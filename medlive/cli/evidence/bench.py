@@ -5,7 +5,7 @@ import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -14,11 +14,9 @@ from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say, wait_for
 from medlive.errors import UsageError
 
-if TYPE_CHECKING:
-    from medlive.evidence.manifest import IndexManifest
-
 DEPTHS = (1, 5, 32)
 K = 32
+COLUMNS = ("retriever", *(f"recall@{depth}" for depth in DEPTHS), "p50 ms", "p95 ms", "batch, ms a query")
 
 
 def bench(
@@ -31,14 +29,18 @@ def bench(
 ) -> None:
     """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
     from medlive.clock import now
+    from medlive.evidence.build import vectors_of
     from medlive.evidence.manifest import read_manifest
-    from medlive.evidence.measure import known_items
-    from medlive.evidence.open_index import open_store
+    from medlive.evidence.measure import dense_recall, known_items
+    from medlive.evidence.open_index import open_index, open_store
 
     folder = index_folder(index)
     manifest = read_manifest(folder)
     if out is not None:
-        _check_writable(out)
+        try:
+            out.touch()
+        except OSError as exc:
+            raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
     items = known_items(open_store(folder, manifest), queries)
     if not items:
         raise UsageError(
@@ -66,7 +68,11 @@ def bench(
         "retrievers": rows,
     }
     if manifest.dense is not None:
-        result["dense_against_exact"] = _against_exact(folder, manifest, items, encoder, models)
+        opened = open_index(folder, settings=encoder_settings(models), encoder=encoder, retriever="dense")
+        assert opened.dense is not None
+        vectors, texts = vectors_of(folder, manifest), [item.query for item in items]
+        shares = dense_recall(opened.dense, vectors, open_store(folder, manifest), texts, K)
+        result["dense_against_exact"] = mean_and_interval(shares)
     if out is not None:
         out.write_text(_markdown(result), encoding="utf-8")
         say(f"wrote {out}")
@@ -74,25 +80,18 @@ def bench(
 
 
 def _print(result: dict[str, Any]) -> None:
-    print_table(
-        ["retriever", *(f"recall@{d}" for d in DEPTHS), "p50 ms", "p95 ms", "batch ms a query"],
-        [[r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
-          *(round(r[n], 2) for n in ("p50_ms", "p95_ms", "batch_ms"))] for r in result["retrievers"]],
-        title=f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}",
-    )  # fmt: skip
+    title = f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}"
+    print_table(COLUMNS, _rows(result), title=title)
     if "dense_against_exact" in result:
         say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
 
 
-def _check_writable(out: Path) -> None:
-    """Raises UsageError before the measuring and not after it."""
-    was_there = out.exists()
-    try:
-        out.open("ab").close()
-        if not was_there:
-            out.unlink()
-    except OSError as exc:
-        raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
+def _rows(result: dict[str, Any]) -> list[list[str]]:
+    return [
+        [r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
+         *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms"))]
+        for r in result["retrievers"]
+    ]  # fmt: skip
 
 
 def _measured(
@@ -113,21 +112,6 @@ def _measured(
     row["p50_ms"], row["p95_ms"] = (float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95]))
     row["batch_ms"] = batch * 1000
     return row
-
-
-def _against_exact(
-    folder: Path, manifest: "IndexManifest", items: Sequence[Any], encoder: str | None, models: Path | None
-) -> dict[str, Any]:
-    from medlive.evidence.build import vectors_of
-    from medlive.evidence.measure import dense_recall
-    from medlive.evidence.open_index import open_index, open_store
-
-    opened = open_index(folder, settings=encoder_settings(models), encoder=encoder, retriever="dense")
-    assert opened.dense is not None
-    vectors = vectors_of(folder, manifest)
-    return mean_and_interval(
-        dense_recall(opened.dense, vectors, open_store(folder, manifest), [item.query for item in items], K)
-    )
 
 
 def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
@@ -158,13 +142,7 @@ def _markdown(result: dict[str, Any]) -> str:
         "",
         f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
         "",
-        f"| retriever | {' | '.join(f'recall@{d}' for d in DEPTHS)} | p50 ms | p95 ms | batch, ms a query |",
-        f"| --- | {'--- | ' * len(DEPTHS)}--- | --- | --- |",
-        *(
-            f"| {r['retriever']} | {' | '.join(_shown(r[f'recall@{d}']) for d in DEPTHS)} | {r['p50_ms']:.1f}"
-            f" | {r['p95_ms']:.1f} | {r['batch_ms']:.1f} |"
-            for r in result["retrievers"]
-        ),
+        *(f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))),
     ]
     if "dense_against_exact" in result:
         lines += ["", f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}."]

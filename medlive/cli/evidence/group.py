@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -10,12 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from medlive.cli.evidence import bench as evidence_bench
-from medlive.cli.evidence import models as evidence_models
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
 from medlive.cli.options import JsonOption, grouped
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import UsageError
+from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.build import Progress
@@ -25,7 +24,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 app.command("bench")(evidence_bench.bench)
-app.command("models")(evidence_models.models)
 
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 RetrieverOption = Annotated[
@@ -231,9 +229,74 @@ def verify(index: IndexOption = None) -> None:
     say(f"{folder}: {len(manifest.files)} files are as they were built, {manifest.index_digest}")
 
 
+@app.command()
+def models(
+    models: ModelsOption = None,
+    download: Annotated[
+        bool,
+        typer.Option(
+            "--download", help="Fetch MedCPT's three models (1.3 GB) at their pinned revisions from the hub."
+        ),
+    ] = False,
+    require: Annotated[
+        bool, typer.Option("--require", help="Fail, with exit status 3, unless MedCPT can encode here.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
+    from medlive.evidence.encoders.folders import (
+        INSTALL,
+        download_models,
+        find_models,
+        missing_models,
+        missing_packages,
+    )
+
+    settings = encoder_settings(models)
+    if download:
+        for folder in download_models(settings):
+            say(f"downloaded {folder}")
+    found = find_models(settings)
+    problem, packages = missing_models(found), missing_packages()
+    value = {
+        "usable": problem is None,
+        "lacking": problem,
+        "missing_packages": packages,
+        "models": [
+            {"role": f.role.value, "repository": f.role.repository, "purpose": f.role.purpose,
+             "folder": f.model and f.model.folder, "digest": f.model and f.model.digest,
+             "dimension": f.model and f.model.dimension,
+             "places": [
+                 {"origin": p.origin, "folder": p.folder, "state": p.state, "problem": p.problem} for p in f.places
+             ]}
+            for f in found
+        ],
+    }  # fmt: skip
+
+    def show() -> None:
+        print_table(
+            ["model", "for", "looked at", "state", "problem"],
+            [
+                [f.role.repository, f.role.purpose, place.folder, place.state, place.problem]
+                for f in found
+                for place in f.places
+            ],
+        )
+        if packages:
+            say(f"not installed: {', '.join(packages)} ({INSTALL})")
+        if problem is None:
+            say("MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt")
+        else:
+            say(f"{problem}. Without it an index is searched by bm25 only")
+
+    failure = None
+    if require and problem is not None:
+        failure = EvidenceUnavailable(problem, hint="medlive evidence models --download fetches the models")
+    print_result(value, as_json, show, failure=failure)
+
+
 def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
     """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
-    from medlive.errors import EvidenceUnavailable
     from medlive.evidence.manifest import read_manifest
 
     with suppress(EvidenceUnavailable):
@@ -261,19 +324,5 @@ def recall_of(manifest: "IndexManifest") -> str | None:
 
 
 def _hit(hit: "Hit") -> dict[str, Any]:
-    return {
-        "rank": hit.rank,
-        "score": hit.score,
-        "found_by": [
-            {"side": s.side.value, "phrase": s.phrase, "rank": s.rank, "score": s.score} for s in hit.sides
-        ],
-        "id": hit.passage.id,
-        "corpus": hit.passage.corpus,
-        "title": hit.passage.title,
-        "section": hit.passage.section,
-        "text": hit.passage.text,
-        "language": hit.passage.language,
-        "published": hit.passage.published,
-        "url": hit.passage.url,
-        "licence": hit.passage.licence,
-    }
+    sides = [asdict(side) for side in hit.sides]
+    return {"rank": hit.rank, "score": hit.score, "found_by": sides, **asdict(hit.passage)}
