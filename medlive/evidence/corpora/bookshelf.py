@@ -6,7 +6,7 @@ sections keep the titles they stand under.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import date
 from pathlib import Path, PurePosixPath
 from xml.etree.ElementTree import Element
@@ -87,41 +87,24 @@ def _chapters(root: Element, name: str, shelf: str | None, log: ReadLog) -> Iter
                 log.retracted += kind in _RETRACTED
                 log.questioned += kind in _QUESTIONED
                 continue
-        chapter = _chapter(part, book, f"{name}#{position}" if position else name, shelf)
-        if is_retracted_title(chapter.title):
+        document = _chapter(root, part, book, f"{name}#{position}" if position else name, shelf)
+        if is_retracted_title(document.title):
             log.retracted += 1
             continue
         sections, skipped = _sections_of(part)
         log.boilerplate += skipped
-        if not sections:
+        if sections:
+            yield replace(document, sections=tuple(sections))
+        else:
             # A table of contents, or the cover of the parts below.
             log.empty += 1
-            continue
-        yield Document(
-            id=chapter.id,
-            title=chapter.title,
-            sections=tuple(sections),
-            language=_language(root, part),
-            published=chapter.published,
-            url=chapter.url,
-            licence=chapter.licence,
-        )
 
 
-@dataclass(frozen=True, slots=True)
-class _Chapter:
-    id: str
-    title: str
-    published: date | None
-    url: str
-    licence: str | None
-
-
-def _chapter(part: Element, book: Element | None, name: str, shelf: str | None) -> _Chapter:
+def _chapter(root: Element, part: Element, book: Element | None, name: str, shelf: str | None) -> Document:
+    """The chapter without its sections."""
+    article = _child(_child(part, "front"), "article-meta")
     meta = _child(part, "book-part-meta")
-    if meta is None:
-        meta = _child(_child(part, "front"), "article-meta")
-    journal = _child(_child(part, "front"), "article-meta") is not None
+    meta = article if meta is None else meta
     title = flat(_child(_child(meta, "title-group"), "title", "article-title"))
     whole = flat(_child(_child(book, "book-title-group"), "book-title"))
     if not title or (whole and _GENERAL_TITLE.fullmatch(title)):
@@ -130,10 +113,12 @@ def _chapter(part: Element, book: Element | None, name: str, shelf: str | None) 
     identity, url = _address(
         meta, book, shelf, stem.name.removesuffix(stem.suffix) if "#" not in name else stem.name
     )
-    return _Chapter(
+    return Document(
         id=identity,
         title=title or stem.stem,
-        published=_first_read(meta) if journal else _last_changed(meta) or _last_changed(book),
+        sections=(),
+        language=_language(root, part),
+        published=_first_read(meta) if article is not None else _last_changed(meta) or _last_changed(book),
         url=url,
         licence=_licence(meta) or _licence(book),
     )
