@@ -6,7 +6,7 @@ cache: a repeated audit asks only for cases that are new, were graded again, or 
 """
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -437,30 +437,35 @@ def load_audit(run: GradedRun, *, bottom: int = BOTTOM, auditor: str | None = No
     found, notes = read_audit(run.run.path / AUDIT)
     chosen = find_bottom(run, bottom)
     if auditor is None and found:
-        keys = {candidate.key for candidate in chosen.candidates}
-        causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
-        # The one that wrote last at the end.
-        order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
-        counts = {one: sum(n for (who, _), n in causes.items() if who == one) for one in order}
-        auditor = fullest(counts)
-        if len(counts) > 1:
-            names = {f.auditor: f.model for f in found}
-            auditors = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
-            notes.append(f"audited by {auditors}; shown is {names[auditor]}, with the most, or of equals the last")
+        auditor, others = _choose_auditor(found, {candidate.key for candidate in chosen.candidates})
+        notes += others
     latest = {f.key: f for f in found if f.auditor == auditor}
     shown = []
     for candidate in chosen.candidates:
-        one = latest.get(candidate.key)
-        if one is None:
+        if (one := latest.get(candidate.key)) is None:
             continue
         fault = None if one.cause is None else finding_fault(one.cause, one.quote, one.criteria, candidate)
-        if fault is not None:
+        if fault is None:
+            shown.append(one)
+        else:
             notes.append(f"{AUDIT}: case {one.case_id}: {fault}; left out")
-            continue
-        shown.append(one)
     if strange := sorted({f.answered_by for f in shown if f.cause and f.answered_by != f.model}):
         notes.append(f"audited by {', '.join(strange)}, not by the pinned model")
     return AuditTable(run, chosen, tuple(shown), tuple(notes))
+
+
+def _choose_auditor(found: Sequence[Finding], keys: Set[str]) -> tuple[str, list[str]]:
+    """The auditor with the most causes of these candidates, of equals the last; a note where there are several."""
+    causes = {(f.auditor, f.key): f.cause is not None for f in found if f.key in keys}
+    # The one that wrote last at the end.
+    order = reversed(dict.fromkeys(f.auditor for f in reversed(found)))
+    counts = {one: sum(n for (who, _), n in causes.items() if who == one) for one in order}
+    chosen = fullest(counts)
+    if len(counts) == 1:
+        return chosen, []
+    names = {f.auditor: f.model for f in found}
+    auditors = ", ".join(f"{names[a]} ({n} causes)" for a, n in counts.items())
+    return chosen, [f"audited by {auditors}; shown is {names[chosen]}, with the most, or of equals the last"]
 
 
 def finding_fault(cause: RootCause, quote: str, criteria: Sequence[str], candidate: Candidate) -> str | None:

@@ -130,11 +130,15 @@ def _report(
             for note in (*table.run.notes, *_remarks(table))
         ],
     )
-    unaudited = sum(table.unaudited for table in tables)
-    asked = [r for r in results or () if r.calls]
+    _check(sum(table.unaudited for table in tables), results or [])
+
+
+def _check(unaudited: int, results: "list[AuditResult]") -> None:
+    """Raises CheckFailed and EndpointUnavailable where cases are unaudited."""
+    asked = [r for r in results if r.calls]
     if unaudited:
         check_answered([r.silence for r in asked], sum(r.calls for r in asked))
-    if stopped := next((r.stopped for r in results or () if r.stopped), None):
+    if stopped := next((r.stopped for r in results if r.stopped), None):
         raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
     check_complete(unaudited, "cases are unaudited", None, hint="the same command, without --table, asks again")
 

@@ -26,7 +26,7 @@ from medlive.errors import CheckFailed, UsageError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from medlive.evaluation.asking.batch import BatchWritten
+    from medlive.evaluation.asking.batch import BatchRead, BatchWritten
     from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
@@ -203,6 +203,11 @@ def read(
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
         hint = "medlive eval batch next writes the file of what is open; eval grade asks for it live"
+    _report_read(done, kinds, left, hint, as_json)
+
+
+def _report_read(done: "BatchRead", kinds: list[str], left: str, hint: str, as_json: bool) -> None:
+    """Print what was read. Raises CheckFailed where something is open, and for lines that are no results."""
     counts = {name: done.counts[name] for name in [*kinds, *_LINES]}
     reasons = dict(done.reasons.most_common())
     print_result(

@@ -179,18 +179,8 @@ def read_responses(
         BadInput: If no entry has an answer.
     """
     notes: list[str] = []
-    data = _read_entries(path, notes)
-    if not isinstance(data, dict | list):
-        raise BadInput(f"{path} holds neither a list nor an object of responses")
-    named: Iterable[tuple[Any, Any]] = data.items() if isinstance(data, dict) else enumerate(data, start=1)
-    items = [(f"entry {key!r:.80}", key if isinstance(data, dict) else None, v) for key, v in named]
-    entries = [(place, v.get("case_id") or key, v) for place, key, v in items if isinstance(v, dict)]
-    if entries and not any(field in entry or "response" in entry for _, _, entry in entries):
-        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
-    if len(entries) != len(data):
-        notes.append(f"{path.name}: {len(data) - len(entries)} entries are no objects; left out")
     answers: dict[str, Answer] = {}
-    for place, case_id, entry in entries:
+    for place, case_id, entry in _responses(path, field, notes):
         if case_id in (None, ""):
             notes.append(f"{path.name}, {place}: a response without a case_id; left out")
             continue
@@ -205,6 +195,23 @@ def read_responses(
         notes += [f"{path.name}, {place}: case {case_id!r}: {fault}" for fault in faults]
         answers[answer.case_id] = answer
     return list(answers.values()), notes
+
+
+def _responses(path: Path, field: str, notes: list[str]) -> list[tuple[str, Any, dict[str, Any]]]:
+    """The entries of a responses file: their place, their case's id, and themselves."""
+    data = _read_entries(path, notes)
+    if isinstance(data, dict):
+        items = [(f"entry {key!r:.80}", key, entry) for key, entry in data.items()]
+    elif isinstance(data, list):
+        items = [(f"entry {n}", None, entry) for n, entry in enumerate(data, start=1)]
+    else:
+        raise BadInput(f"{path} holds neither a list nor an object of responses")
+    entries = [(place, v.get("case_id") or key, v) for place, key, v in items if isinstance(v, dict)]
+    if entries and not any(field in entry or "response" in entry for _, _, entry in entries):
+        raise BadInput(f"{path} holds no responses: no entry has a {field!r}")
+    if len(entries) != len(data):
+        notes.append(f"{path.name}: {len(data) - len(entries)} entries are no objects; left out")
+    return entries
 
 
 def _answer(entry: Mapping[str, Any], case_id: str, model: str, field: str) -> tuple[Answer, list[str]]:

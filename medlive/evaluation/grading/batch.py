@@ -5,10 +5,9 @@ the next file: a call whose reply held no verdict with that reply and what is wr
 would often get the same reply.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from medlive.errors import BadInput
 from medlive.evaluation.asking.batch import (
@@ -174,7 +173,7 @@ def read_batch(
         judges = _judges(known, allow_unpinned)
         known.asked = {name: row for name, row in known.asked.items() if row.get("judge") in judges}
         records = {digest: read_record(run_dir / GRADES, digest) for digest in judges}
-        strangers, reasons = list[str](), list[str]()
+        ungraded: list[tuple[Grade, Judge]] = []
 
         def work_of(call: Row) -> Work | None:
             """The call as it would be made now; None if what it asked about has changed."""
@@ -200,27 +199,32 @@ def read_batch(
                 return ["again" if again else "stale"]
             left = {cid for _, _, cid in open_of(call)}
             grades = _grades(judge, work, result, prices or {}) if left else []
-            usage: Mapping[str, Any] = grades[0].usage if grades else {}
-            taken = [g for g in grades if g.criterion_id in left and not (again and g.met is None)]
-            for place, grade in enumerate(taken):
-                grade = replace(grade, usage={} if place else usage)
+            taken = _taken(grades, left, again)
+            for grade in taken:
                 log.add(grade.row())
                 records[judge.digest].put(grade)
                 if cache is not None:
                     cache.add(work.case, work.answer, grade)
-                if grade.met is None:
-                    reasons.append(kind_of(grade.reason))
-                    if grade.grader not in ("", judge.identity.model) and not judge.allow_unpinned:
-                        strangers.append(grade.grader)
+            ungraded.extend((grade, judge) for grade in taken if grade.met is None)
             return [_KINDS[grade.met] for grade in taken] or ["again"]
 
         read = read_results(files, "asked", known, written, take, open_of)
-    read.reasons.update(reasons)
-    read.strangers.update(strangers)
+    read.reasons.update(kind_of(grade.reason) for grade, _ in ungraded)
+    read.strangers.update(
+        grade.grader
+        for grade, judge in ungraded
+        if grade.grader not in ("", judge.identity.model) and not allow_unpinned
+    )
     if stale := read.counts["stale"]:
         read.notes.append(f"{stale} results are about an answer or a criterion that has changed since")
     read.notes += cache.notes if cache else ()
     return read
+
+
+def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
+    """The grades of criteria that are open, the call's usage on the first; of a second reading verdicts alone."""
+    taken = [g for g in grades if g.criterion_id in left and not (again and g.met is None)]
+    return [replace(grade, usage={} if place else grades[0].usage) for place, grade in enumerate(taken)]
 
 
 _KINDS = {True: "met", False: "not_met", None: "ungraded"}

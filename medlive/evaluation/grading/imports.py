@@ -73,35 +73,42 @@ def import_run(
     Importing the same files again adds nothing.
     """
     found = cases if isinstance(cases, CaseSet) else load_cases(cases)
-    known = {case.case_id: case for case in found.cases}
-    answers, notes = read_responses(responses, model, field=response_field, cases=known)
-    strangers = [answer.case_id for answer in answers if answer.case_id not in known]
-    notes += [f"{responses.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
-    answers = [answer for answer in answers if answer.case_id in known]
+    answers, notes = _read_answers(found, responses, model, response_field)
     if not answers and grades is None:
-        told = (
-            f"; it answers {strangers[0]!r} where the cases have {found.cases[0].case_id!r}" if strangers else ""
-        )
-        raise BadInput(f"{responses} answers none of the cases of {found.name}{told}")
+        wanted = f", such as {found.cases[0].case_id!r}"
+        raise BadInput(f"{responses} answers none of the cases of {found.name}{wanted}", hint="; ".join(notes[:1]))
     torn: list[str] = []
     gradings = read_grade_entries(grades, torn) if grades else []
-    notes += torn
     prompt = load_template(template) if template else None
     result = import_answers(
         out, found, answers, model, created_at, parameters=parameters, arm=arm,
         template=TemplateUse(name=prompt.name, digest=prompt.digest) if prompt else None,
     )  # fmt: skip
-    notes = [*found.notes, *notes]
-    added = 0
-    if grades is not None:
-        added, grade_notes = _import_grades(open_run(out), grades, gradings, judge)
-        notes += grade_notes
-        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-        if isinstance(cases, Path):
-            benchmark = benchmark or (cases / "livemedbench.json" if cases.is_dir() else cases)
-        if judge is None and not torn and benchmark is not None and benchmark.is_file():
-            keep_files(out, _claim(grades, None).digest, benchmark, grades)
-    return Imported(result, added, (*notes, *result.notes))
+    notes = [*found.notes, *notes, *torn]
+    if grades is None:
+        return Imported(result, 0, (*notes, *result.notes))
+    claim = _claim(grades, judge)
+    new = _read_verdicts(open_run(out), grades.name, gradings, claim, notes)
+    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+    if judge is None and not torn and (file := benchmark or _benchmark_of(cases)) and file.is_file():
+        keep_files(out, claim.digest, file, grades)
+    return Imported(result, _add(out, new), (*notes, *result.notes))
+
+
+def _read_answers(cases: CaseSet, path: Path, model: str, field: str) -> tuple[list[Answer], list[str]]:
+    """The answers to these cases in a responses file, and notes on the others."""
+    known = {case.case_id: case for case in cases.cases}
+    answers, notes = read_responses(path, model, field=field, cases=known)
+    strangers = [answer.case_id for answer in answers if answer.case_id not in known]
+    notes += [f"{path.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
+    return [answer for answer in answers if answer.case_id in known], notes
+
+
+def _benchmark_of(cases: CaseSet | Path) -> Path | None:
+    """LiveMedBench's file of cases."""
+    if isinstance(cases, CaseSet):
+        return None
+    return cases / "livemedbench.json" if cases.is_dir() else cases
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,46 +128,43 @@ def _claim(path: Path, judge: Judge | None) -> _Claim:
     return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
 
 
-def _import_grades(
-    run: RunFolder, path: Path, gradings: Iterable[Mapping[str, Any]], judge: Judge | None
-) -> tuple[int, list[str]]:
-    claim = _claim(path, judge)
-    cases = {case.case_id: case for case in run.cases}
-    answers, _ = run.answers()
-    notes: list[str] = []
+def _read_verdicts(
+    run: RunFolder, name: str, gradings: Iterable[Mapping[str, Any]], claim: _Claim, notes: list[str]
+) -> list[Grade]:
+    """The verdicts of a grades file of that name; what is irregular is noted."""
+    answered = {case.case_id: (case, answer) for case, answer in gradable(run.cases, run.answers()[0])}
+    known = {case.case_id for case in run.cases}
     found: dict[str, dict[str, Grade]] = {}
     for entry in gradings:
-        case = cases.get(str(entry.get("case_id")))
-        evaluations = entry.get("evaluations")
-        if case is None or not isinstance(evaluations, dict):
-            why = "is not in the cases" if case is None else "holds no object of evaluations"
-            notes.append(f"{path.name}: case {entry.get('case_id')!r} {why}; left out")
-            continue
-        answer = answers.get(case.case_id)
-        if answer is None or not answer.gradable:
-            if evaluations:
-                notes.append(f"{path.name}: case {case.case_id!r} is graded but unanswered; left out")
-            continue
-        irregular: list[str] = []
-        grades = _grades(case, answer, evaluations, claim, irregular)
-        notes += [f"{path.name}: {note}" for note in irregular]
-        if (before := found.get(case.case_id)) is not None:
-            differ = sum(1 for key, grade in grades.items() if key in before and before[key].met != grade.met)
-            told = f", and {differ} verdicts differ" if differ else ""
-            notes.append(f"{path.name}: case {case.case_id!r} is graded more than once{told}; the last one counts")
-        found[case.case_id] = grades
+        case_id, evaluations, faults = str(entry.get("case_id")), entry.get("evaluations"), list[str]()
+        if case_id not in known or not isinstance(evaluations, dict):
+            why = "holds no object of evaluations" if case_id in known else "is not in the cases"
+            faults.append(f"case {entry.get('case_id')!r} {why}; left out")
+        elif case_id in answered:
+            grades = _grades(*answered[case_id], evaluations, claim, faults)
+            if case_id in found:
+                differ = "" if grades == found[case_id] else ", not the same way"
+                faults.append(f"case {case_id!r} is graded more than once{differ}; the last one counts")
+            found[case_id] = grades
+        elif evaluations:
+            faults.append(f"case {case_id!r} is graded but unanswered; left out")
+        notes += [f"{name}: {fault}" for fault in faults]
+    return [grade for grades in found.values() for grade in grades.values()]
+
+
+def _add(run_dir: Path, grades: Iterable[Grade]) -> int:
+    """Write the grades that are not on record; how many. A verdict that was asked for here stays."""
     added = 0
-    with open_log(run.path / GRADES) as log:
-        known = {grade.key: grade for grade in read_grades(run.path / GRADES)[0] if grade.met is not None}
-        for grade in (grade for grades in found.values() for grade in grades.values()):
+    with open_log(run_dir / GRADES) as log:
+        known = {grade.key: grade for grade in read_grades(run_dir / GRADES)[0] if grade.met is not None}
+        for grade in grades:
             was = known.get(grade.key)
-            # A verdict that was asked for here stays.
             ours = was is not None and was.engine != IMPORTED and was.origin is not Origin.IMPORT
             if not ours and (was is None or was.met != grade.met):
                 log.add(grade.row())
                 known[grade.key] = grade
                 added += 1
-    return added, notes
+    return added
 
 
 def _grades(
@@ -206,14 +210,7 @@ def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> li
     cases, info = graded.run.cases, graded.run.info
     stem = file_stem(info.model)
     name = info.cases.name.removesuffix(".json").removeprefix("LiveMedBench_")
-    kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
-    if kept is None:
-        benchmark: list[Any] = [case_entry(case) for case in cases]
-        gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
-    else:
-        # What was asked here has a usage; the file's grading is of the answer that came with it.
-        anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
-        benchmark, gradings = kept.benchmark, [g for g in kept.gradings if str(g.get("case_id")) not in anew]
+    benchmark, gradings = _exported(graded)
     answered = [(case, graded.answers[case.case_id]) for case in cases if case.case_id in graded.answers]
     files = {
         out / f"LiveMedBench_{file_stem(name)}.json": list_bytes(benchmark),
@@ -230,6 +227,18 @@ def export_run(run: Path | GradedRun, out: Path, *, replace: bool = False) -> li
         for path, data in files.items():
             write_whole(path, data)
     return list(files)
+
+
+def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
+    """The entries of the benchmark and of the gradings."""
+    kept = kept_files(graded.run.path, graded.grader.judge if graded.grader else None)
+    if kept is None:
+        cases = graded.run.cases
+        gradings = [grade_entry(case, graded.verdicts(case.case_id)) for case in cases]
+        return [case_entry(case) for case in cases], gradings
+    # What was asked here has a usage; the file's grading is of the answer that came with it.
+    anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
+    return kept.benchmark, [g for g in kept.gradings if str(g.get("case_id")) not in anew]
 
 
 def left_out(graded: GradedRun) -> list[str]:

@@ -139,15 +139,20 @@ def stability(rounds: Rounds) -> Stability:
     table = list(rounds.verdicts.values())
     several = [row for verdicts in table if len(row := [met for met in verdicts if met is not None]) > 1]
     pairs = [one is other for row in several for one, other in combinations(row, 2)]
-    given = [[row[place] for row in table if row[place] is not None] for place in range(rounds.n)]
+    by_round = [[row[place] for row in table] for place in range(rounds.n)]
     return Stability(
         rounds=rounds.n,
         criteria=len(several),
         unanimous=sum(len(set(row)) == 1 for row in several),
         agreement=sum(pairs) / len(pairs) if pairs else None,
-        invalid=sum(met is None for row in table for met in row),
-        met=tuple(sum(map(bool, mets)) / len(mets) if mets else None for mets in given),
+        invalid=sum(row.count(None) for row in by_round),
+        met=tuple(_share(row) for row in by_round),
     )
+
+
+def _share(verdicts: list[bool | None]) -> float | None:
+    given = len(verdicts) - verdicts.count(None)
+    return verdicts.count(True) / given if given else None
 
 
 def _on_record(run_dir: Path, judge: str) -> tuple[dict[str, Grade], dict[tuple[str, int], Grade], list[str]]:

@@ -124,24 +124,26 @@ def read_rubric(text: str, ids: Sequence[str], answer: str) -> dict[str, Verdict
     items = _items(value, ids)
     given = [_id(item) for item in items]
     times = Counter(one for one in given if one in ids)
-    astray = [one for one in given if one not in times] or [one for one, n in times.items() if n > 1]
-    if astray and len(ids) > 1 and any(one not in times for one in ids):
+    astray = len(given) > len(times)
+    if astray and len(ids) > 1 and len(times) < len(set(ids)):
         raise Unusable("the ids of the reply are not those that were asked for")
-    found: dict[str, Verdict | str] = {}
-    for one, item in zip(given, items, strict=True):
-        if one not in times:
-            continue
-        if times[one] > 1:
-            found[one] = "the reply grades it more than once"
-            continue
-        try:
-            graded = RubricGradeItem.model_validate({**_fields(item), "id": one})
-            found[one] = _certain(Verdict(graded.met, graded.quote, graded.reasoning), answer)
-        except ValidationError as exc:
-            found[one] = first_fault(exc)
-        except Unusable as exc:
-            found[one] = str(exc)
+    found = {
+        one: "the reply grades it more than once" if times[one] > 1 else _read_item(one, item, answer)
+        for one, item in zip(given, items, strict=True)
+        if one in times
+    }
     return {one: found.get(one, "the reply does not grade it") for one in ids}
+
+
+def _read_item(one: str, item: Any, answer: str) -> Verdict | str:
+    """An entry's verdict, or why there is none."""
+    try:
+        graded = RubricGradeItem.model_validate({**_fields(item), "id": one})
+        return _certain(Verdict(graded.met, graded.quote, graded.reasoning), answer)
+    except ValidationError as exc:
+        return first_fault(exc)
+    except Unusable as exc:
+        return str(exc)
 
 
 def _items(value: Any, ids: Sequence[str]) -> list[Any]:

@@ -212,7 +212,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
         "r.json, entry 3: case 'c1': the response is no text",
         "r.json: case 'nowhere' is not in the cases", "r.json, entry 6: a response without a case_id",
         "r.json: 1 entries are no objects",
-        "g.json: case 'c0' is graded more than once, and 2 verdicts differ",
+        "g.json: case 'c0' is graded more than once, not the same way",
         "g.json: case 'c1', y: graded both ways",
         "g.json: case 'c2' is graded but unanswered", "g.json: case 'c3' is graded but unanswered",
         "g.json: case 'gone' is not in the cases", "g.json: case 'c1' holds no object of evaluations",
@@ -379,7 +379,7 @@ def test_a_file_of_another_kind_is_refused_and_leaves_no_folder(tmp_path: Path) 
         ((grades, None), "holds no responses"),
         ((responses, responses), "holds no gradings"),
         ((responses, cases), "holds no gradings"),
-        ((strange, None), "answers none of the cases of B.json; it answers 'C0' where the cases have 'c0'"),
+        ((strange, None), "answers none of the cases of B.json, such as 'c0'"),
         ((write(tmp_path / "e.json", []), None), "answers none of the cases"),
     ):
         with pytest.raises(BadInput, match=said):
