@@ -15,11 +15,11 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.digest import digest_json
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.verdict import doubt, quoted
 from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Answer, LogRow
+from medlive.evaluation.model import Answer, CallsMade, LogRow
 from medlive.evaluation.scoring.graded import GradedRun, fullest
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
@@ -292,18 +292,13 @@ class AuditReply(BaseModel):
 _SCHEMA: Final = AuditReply.model_json_schema()
 
 
-@dataclass(frozen=True, slots=True)
-class AuditResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AuditResult(CallsMade):
     """The result of an audit."""
 
     table: AuditTable
-    calls: int
     reused: int
     """Findings of earlier audits, which were not asked for again."""
-    stopped: str | None
-    """Which budget stopped the audit; None if it was completed."""
-    silence: EndpointUnavailable | None
-    """Why the last call failed, if no call was answered (`Health.silence`)."""
 
 
 def auditor_digest(identity: EngineIdentity) -> str:
@@ -356,7 +351,7 @@ async def audit_run(
             todo, find, concurrency, done=reused, total=len(candidates), progress=progress
         )
     table = load_audit(run, bottom=bottom, auditor=auditor)
-    return AuditResult(table, asker.calls, reused, stopped, asker.silence)
+    return AuditResult(table=table, reused=reused, calls=asker.calls, stopped=stopped, silence=asker.silence)
 
 
 def open_candidates(
@@ -399,13 +394,9 @@ def plan_audit(
         ]
         n += len(candidates)
     return plan_calls(
-        todo,
-        record,
-        about={"runs": len(runs), "cases": n, "audited": n - len(todo)},
-        price=price,
-        concurrency=concurrency,
-        output_tokens=OUTPUT_A_CAUSE,
-    )
+        todo, record, about={"runs": len(runs), "cases": n, "audited": n - len(todo)}, price=price,
+        concurrency=concurrency, output_tokens=OUTPUT_A_CAUSE,
+    )  # fmt: skip
 
 
 def audit_request(candidate: Candidate, round_: int = 0) -> Request:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Self, get_type_hints
 
 from medlive.digest import digest_json, digest_text
+from medlive.errors import EndpointUnavailable
 
 
 @dataclass(frozen=True, slots=True)
@@ -224,6 +225,17 @@ class Grade(LogRow):
         if grade.met is not None and not isinstance(grade.met, bool):
             raise ValueError("met must be true, false or null")
         return grade
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallsMade:
+    """What asking a model about many things came to."""
+
+    calls: int
+    stopped: str | None = None
+    """Which budget ended it; None: none did."""
+    silence: EndpointUnavailable | None = None
+    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 def grade_keys(

@@ -242,15 +242,10 @@ def read_results(
     take: Callable[[Result, Row, bool], Iterable[str]],
     open_of: Callable[[Row], Iterable[object]],
 ) -> BatchRead:
-    """Read result files.
+    """Read result files, of results and of errors, of calls of a kind ("asked" or "question").
 
-    Args:
-        files: Results and errors, in any order.
-        kind: Which calls they are of, "asked" or "question".
-        log: The run's batches.
-        written: Where results are marked as read.
-        take: Takes the result of a call, which may have been read before, and returns what it counts as.
-        open_of: What of a call has no verdict or answer yet.
+    `take` takes the result of a call, which may have been read before, and returns what it counts as; `open_of`
+    says what of a call has no verdict or answer yet. What was read is marked in `written`.
     """
     asked = {custom_id: row for custom_id, row in log.asked.items() if row["kind"] == kind}
     read = BatchRead(notes=list(log.notes))

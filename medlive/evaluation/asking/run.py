@@ -162,13 +162,10 @@ async def plan_run(
     limits = [use.parameters.get(name) for name in ("max_tokens", "max_completion_tokens")]
     about = {"cases": len(cases), "answered": len(cases) - len(calls)}
     return plan_calls(
-        calls,
-        [Sample(call(c), answers[c.case_id].usage) for c in cases.cases if c.case_id in answers],
-        about=about | {"characters": sum(len(one.text) for one in calls)},
-        price=price,
-        concurrency=concurrency,
+        calls, [Sample(call(c), answers[c.case_id].usage) for c in cases.cases if c.case_id in answers],
+        about=about | {"characters": sum(len(one.text) for one in calls)}, price=price, concurrency=concurrency,
         output_tokens=min([AN_ANSWER, *(n for n in limits if isinstance(n, int) and n > 0)]),
-    )
+    )  # fmt: skip
 
 
 async def begin_run(
@@ -231,14 +228,9 @@ def answer_of(case: EvaluationCase, reply: Reply) -> Answer:
     """A reply as the answer to a case."""
     finish = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}[reply.finish]
     return Answer(
-        case_id=case.case_id,
-        state=state_of(reply.text, finish),
-        response=reply.text,
-        finish_reason=finish,
-        model=reply.model,
-        usage=reply.usage.as_json(),
-        thinking=reply.thinking,
-    )
+        case_id=case.case_id, state=state_of(reply.text, finish), response=reply.text, finish_reason=finish,
+        model=reply.model, usage=reply.usage.as_json(), thinking=reply.thinking,
+    )  # fmt: skip
 
 
 def summarise(run: RunFolder, asked: int = 0) -> RunResult:

@@ -167,16 +167,8 @@ def read_responses(
 ) -> tuple[list[Answer], list[str]]:
     """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
 
-    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts.
-
-    Args:
-        path: The file.
-        model: The model that answered.
-        field: The field with the answer.
-        cases: Cases by id; answers to another question text are noted.
-
-    Raises:
-        BadInput: If no entry has an answer.
+    Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts. `field` holds the answer;
+    answers to another question text than that of `cases` are noted. Raises BadInput if no entry has an answer.
     """
     notes: list[str] = []
     answers: dict[str, Answer] = {}

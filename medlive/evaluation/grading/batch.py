@@ -48,23 +48,10 @@ def write_batch(
     most_bytes: int = MOST_BYTES,
     leave_waiting: bool = False,
 ) -> BatchWritten:
-    """Write the calls that are left to make, in OpenAI's batch format.
+    """Write the calls that are left to make, in OpenAI's batch format, to `out` or to numbered files beside it.
 
-    Args:
-        run_dir: The run folder.
-        identity: The grader.
-        out: The file; numbered ones beside it where the limits require several.
-        shape: How the endpoint is asked for JSON.
-        mode: How many criteria a call grades.
-        allow_unpinned: Accept verdicts by another model than the grader's.
-        cache: Verdicts that runs share.
-        most_requests: The most calls of a file.
-        most_bytes: The most bytes of a file.
-        leave_waiting: Leave out calls that were written before and have no result.
-
-    Raises:
-        Locked: If the run is being graded.
-        BadInput: If the files cannot be written.
+    `shape` is how the endpoint is asked for JSON. Calls that were written before and have no result are left out
+    with `leave_waiting`. Raises Locked when the run is being graded, BadInput when a file cannot be written.
     """
     run = open_run(run_dir)
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)

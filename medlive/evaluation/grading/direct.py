@@ -14,11 +14,11 @@ from typing import Annotated, Any, Final, Self
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive.digest import digest_json, digest_text
-from medlive.errors import EndpointUnavailable, UsageError
+from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
 from medlive.evaluation.grading.verdict import Reasoning, doubt, words_before
 from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
+from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, LogRow, gradable
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import fullest
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
@@ -77,23 +77,18 @@ class DirectScore(LogRow):
         return found
 
 
-@dataclass(frozen=True, slots=True)
-class DirectResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DirectResult(CallsMade):
     """What judging came to."""
 
     path: Path
     answers: int
     """That can be judged."""
     scored: int
-    calls: int
     reasons: Mapping[str, int]
     """Why answers have no score."""
     notes: tuple[str, ...]
     """Lines of the log that could not be parsed; what they held is asked for again."""
-    stopped: str | None
-    """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,13 +165,10 @@ def plan_direct(
     calls = [(item, Call(item.case.language, sent_text(direct_request(item.case, item.answer)))) for item in items]
     todo = [call for item, call in calls if not item.settled(identity, allow_unpinned)]
     return plan_calls(
-        todo,
-        [Sample(call, item.score.usage) for item, call in calls if item.score],
-        about={"answers": len(items), "scored": len(items) - len(todo)},
-        price=price,
-        concurrency=concurrency,
+        todo, [Sample(call, item.score.usage) for item, call in calls if item.score],
+        about={"answers": len(items), "scored": len(items) - len(todo)}, price=price, concurrency=concurrency,
         output_tokens=OUTPUT_A_SCORE,
-    )
+    )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -11,11 +11,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
-from medlive.errors import EndpointUnavailable
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work, kind_of
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, gradable
+from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, Grade, Mode, gradable
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
@@ -23,8 +22,8 @@ from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
 
 
-@dataclass(frozen=True, slots=True)
-class GradeResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GradeResult(CallsMade):
     """How a run stands after grading."""
 
     path: Path
@@ -35,7 +34,6 @@ class GradeResult:
     ungraded: int
     reused: int
     """Verdicts that were there before and cost nothing."""
-    calls: int
     unanswered: tuple[str, ...]
     """Cases without an answer to grade."""
     reasons: Mapping[str, int]
@@ -43,10 +41,6 @@ class GradeResult:
     notes: tuple[str, ...]
     cached: int
     """Of `reused`, those that came from the cache that runs share."""
-    stopped: str | None
-    """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 _NOT_ASKED: Final = Settled(None, "", "not asked yet")
@@ -121,22 +115,11 @@ async def grade_run(
 ) -> GradeResult:
     """Grade every answer of the run that can be graded and is not graded yet by this engine, mode and prompt.
 
-    Args:
-        run_dir: The run folder.
-        engine: The grader.
-        mode: How many criteria a call grades.
-        concurrency: Simultaneous calls.
-        max_retries: How often a reply that cannot be read is returned to the engine with what is wrong with it;
-            what stays unread is `ungraded`.
-        allow_unpinned: Accept verdicts by another model than the engine's pinned one.
-        budget: When it is spent, calls under way are finished and kept, and the result says `stopped`.
-        cache: What it holds is not asked for, and it is given what is new.
-        progress: Called with the criteria that are done.
-
-    Raises:
-        Locked: If another process grades the same folder.
-        UsageError: If every reply comes from another model.
-        EndpointUnavailable: If the endpoint seems dead; what was graded by then is kept.
+    A reply that cannot be read is returned to the engine `max_retries` times with what is wrong with it; what
+    stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. What
+    `cache` holds is not asked for. When `budget` is spent, calls under way are finished and kept, and the result
+    says `stopped`. Raises Locked when another process grades the same folder, UsageError when every reply comes
+    from another model, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
     """
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)

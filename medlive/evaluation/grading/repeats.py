@@ -10,11 +10,11 @@ from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import BadInput, EndpointUnavailable, UsageError
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grading.grade import open_asker
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work
 from medlive.evaluation.log import open_log, values_of
-from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
+from medlive.evaluation.model import CallsMade, Grade, Mode, gradable, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.budget import Budget
@@ -54,20 +54,15 @@ class Stability:
     """The share met in each round, of its verdicts; None where it has none."""
 
 
-@dataclass(frozen=True, slots=True)
-class RepeatResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepeatResult(CallsMade):
     """What a repetition came to."""
 
     stability: Stability
-    calls: int
     missing: int
     """Verdicts of rounds that are wanted and not on record, of graded criteria."""
     notes: tuple[str, ...]
     """Damaged lines of the log, which are asked for again."""
-    stopped: str | None
-    """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None = None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
 
 async def repeat_run(
@@ -109,7 +104,10 @@ async def repeat_run(
     graded = [verdicts for verdicts in rounds.verdicts.values() if verdicts[0] is not None]
     have = sum(met is not None for verdicts in graded for met in verdicts[1:repeats])
     missing = len(graded) * (repeats - 1) - have
-    return RepeatResult(stability(rounds), asker.calls, missing, tuple(notes), stopped, asker.silence)
+    return RepeatResult(
+        stability=stability(rounds), missing=missing, notes=tuple(notes), calls=asker.calls, stopped=stopped,
+        silence=asker.silence,
+    )  # fmt: skip
 
 
 def read_rounds(run_dir: Path, *, judge: str | None = None) -> Rounds:
@@ -141,13 +139,10 @@ def stability(rounds: Rounds) -> Stability:
     pairs = [one is other for row in several for one, other in combinations(row, 2)]
     by_round = [[row[place] for row in table] for place in range(rounds.n)]
     return Stability(
-        rounds=rounds.n,
-        criteria=len(several),
-        unanimous=sum(len(set(row)) == 1 for row in several),
-        agreement=sum(pairs) / len(pairs) if pairs else None,
-        invalid=sum(row.count(None) for row in by_round),
+        rounds=rounds.n, criteria=len(several), unanimous=sum(len(set(row)) == 1 for row in several),
+        agreement=sum(pairs) / len(pairs) if pairs else None, invalid=sum(row.count(None) for row in by_round),
         met=tuple(_share(row) for row in by_round),
-    )
+    )  # fmt: skip
 
 
 def _share(verdicts: list[bool | None]) -> float | None:
