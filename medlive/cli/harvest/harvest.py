@@ -43,7 +43,6 @@ def harvest(
     where it stood, so that cron may start this as often as it likes. A page that cannot be read is reported and
     the others go on; exit status 1 when a source was given up or is quarantined, with its reason on stderr.
     """
-    from medlive.service.harvest.harvest import HarvestResult
     from medlive.service.harvest.sources import fetch_settings, select_sources
 
     settings = load_settings().settings
@@ -60,18 +59,11 @@ def harvest(
             "a harvest needs a contact address, which every request names",
             hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
         )
-    ended = with_database(
+    done, broken = with_database(
         settings, lambda database: _harvest(database, settings, wanted, since=moment, limit=limit, again=again)
     )
-    broken = [one for one in ended if isinstance(one, BaseException)]
-    # A fault of medlive comes before any other error, then the highest exit status.
-    broken.sort(key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
     if len(broken) == len(wanted):
         raise broken[-1]
-    done = [
-        HarvestResult(name, iso_week(now()), failed=_message(one)) if isinstance(one, BaseException) else one
-        for name, one in zip(wanted, ended, strict=True)
-    ]
     print_result([_as_json(d) for d in done], as_json, lambda: _print(done), notes=_notes(done))
     given_up = [
         f"{d.source}: " + (f"quarantined: {d.quarantined}" if d.quarantined else str(d.failed))
@@ -114,9 +106,9 @@ def _print_plan(settings: Settings, wanted: Wanted, again: bool, as_json: bool) 
 
 async def _harvest(
     database: "Database", settings: Settings, wanted: Wanted, **how: Any
-) -> "list[HarvestResult | BaseException]":
-    """Harvest sources side by side: one that waits for its host, or fails, must not hold up the others."""
-    from medlive.service.harvest.harvest import harvest_source
+) -> "tuple[list[HarvestResult], list[BaseException]]":
+    """Harvest sources side by side; the errors that ended some, a fault of medlive or the highest status last."""
+    from medlive.service.harvest.harvest import HarvestResult, harvest_source
 
     total: dict[str, int] = {}
     with progress("threads") as tick:
@@ -129,7 +121,16 @@ async def _harvest(
             harvest_source(database, settings, name, overrides, **how, tick=partial(count, name))
             for name, overrides in wanted.items()
         ]
-        return await asyncio.gather(*work, return_exceptions=True)
+        ended = await asyncio.gather(*work, return_exceptions=True)
+    done, broken = [], []
+    for name, one in zip(wanted, ended, strict=True):
+        if isinstance(one, BaseException):
+            broken.append(one)
+            message = one.message if isinstance(one, MedliveError) else f"{type(one).__name__}: {one}"
+            done.append(HarvestResult(name, iso_week(now()), failed=message))
+        else:
+            done.append(one)
+    return done, sorted(broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)
 
 
 def _print(done: "list[HarvestResult]") -> None:
@@ -149,10 +150,6 @@ def _notes(done: "list[HarvestResult]") -> Iterator[str]:
             yield f"{d.source}: {d.iso_week} was harvested already; --again harvests it once more"
         if d.limited:
             yield f"{d.source}: stopped at --limit; without it, the next harvest of {d.iso_week} goes on from here"
-
-
-def _message(error: BaseException) -> str:
-    return error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
 
 
 def _share(d: Any) -> str:

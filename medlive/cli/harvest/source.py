@@ -1,6 +1,6 @@
 """`medlive source`: the communities, what a page of one yields, and the raw pages that harvests keep."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
 from pathlib import Path
@@ -193,16 +193,29 @@ def reparse(
             progress=lambda source: progress(f"reparse {source}"),
         ),
     )  # fmt: skip
-    print_result([_as_json(d, dry_run=dry_run) for d in done], as_json, lambda: _print_reparsed(done, dry_run))
-    for d in done:
-        for thread_id, kind, message in d.problems:
-            say(f"{d.source}/{thread_id}: {kind}: {message}")
-        if d.quarantined is not None and not d.busy:
-            _say_quarantine(d)
     problems = [f"{d.source} is being harvested" for d in done if d.busy]
     problems += [f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)]
-    if problems:
-        raise CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
+    print_result(
+        [_as_json(d, dry_run=dry_run) for d in done],
+        as_json,
+        lambda: _print_reparsed(done, dry_run),
+        notes=_reparse_notes(done),
+        failure=CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
+        if problems
+        else None,
+    )
+
+
+def _reparse_notes(done: Sequence[Any]) -> Iterator[str]:
+    for d in done:
+        for thread_id, kind, message in d.problems:
+            yield f"{d.source}/{thread_id}: {kind}: {message}"
+        if d.quarantined is not None and not d.busy:
+            fallen = "; ".join(figure.message for figure in d.drift if figure.collapsed)
+            state = f"still has {fallen}" if fallen else "has all that earlier ones have"
+            yield f"{d.source} is quarantined: {d.quarantined}"
+            yield f"  with these readings its last harvest {state}"
+            yield f"  `medlive source lift {d.source}` takes it in again"
 
 
 def _print_reparsed(done: Sequence[Any], dry_run: bool) -> None:
@@ -220,14 +233,6 @@ def _print_reparsed(done: Sequence[Any], dry_run: bool) -> None:
 def _changes(done: Any) -> list[tuple[str, int, int]]:
     fields = sorted(set(done.before) | set(done.after))
     return [(f, done.before[f], done.after[f]) for f in fields if done.before[f] != done.after[f]]
-
-
-def _say_quarantine(done: Any) -> None:
-    say(f"{done.source} is quarantined: {done.quarantined}")
-    fallen = "; ".join(figure.message for figure in done.drift if figure.collapsed)
-    state = f"its last harvest still has {fallen}" if fallen else "its last harvest has all that earlier ones have"
-    say(f"  with these readings {state}")
-    say(f"  `medlive source lift {done.source}` takes it in again")
 
 
 def _as_json(done: Any, *, dry_run: bool) -> dict[str, Any]:

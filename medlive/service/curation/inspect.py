@@ -9,6 +9,7 @@ from medlive.db.curation.curations import latest_curation, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import reviews_of
 from medlive.db.harvest.fetches import kept_pages
+from medlive.db.session import Session
 from medlive.db.threads.takedowns import Takedown, find_takedown
 from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
 from medlive.errors import MedliveError, UsageError
@@ -59,24 +60,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
         decided = await latest_curation(session, revision)
         curation = await load_curation(session, decided.id) if decided is not None else None
-        status, case = await case_of_thread(session, stored.thread_pk) or (None, None)
-        reviews, criteria, shown_case = [], [], None
-        if case is not None and status is not None:
-            reviews = await reviews_of(session, case.case_id)
-            criteria = await criteria_of(session, case.case_id, case.revision)
-            plain = (
-                "case_id",
-                "revision",
-                "specialty",
-                "narrative",
-                "query",
-                "advice",
-                "no_negative",
-                "publishable",
-            )
-            shown_case = {name: getattr(case, name) for name in plain} | {
-                "theme": case.theme.value, "status": status.status.value, "status_reason": status.status_reason,
-            }  # fmt: skip
+        of_case = await _case_as_json(session, stored.thread_pk)
     raw = normalised(stored.thread)
     shown = deidentified(raw, thread_language(raw))
     return {
@@ -86,7 +70,18 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         "curation": asdict(curation) if curation else None,
         "decided": decided and {"at": decided.started_at.isoformat(), "attempt": decided.attempt,
                                 "pipeline": decided.pipeline_digest},
-        "case": shown_case,
-        "criteria": [asdict(c) for c in criteria],
-        "reviews": [asdict(r) for r in reviews],
+        **of_case,
     }  # fmt: skip
+
+
+async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
+    status, case = await case_of_thread(session, thread_pk) or (None, None)
+    if case is None or status is None:
+        return {"case": None, "criteria": [], "reviews": []}
+    plain = ("case_id", "revision", "specialty", "narrative", "query", "advice", "no_negative", "publishable")
+    return {
+        "case": {name: getattr(case, name) for name in plain}
+        | {"theme": case.theme.value, "status": status.status.value, "status_reason": status.status_reason},
+        "criteria": [asdict(c) for c in await criteria_of(session, case.case_id, case.revision)],
+        "reviews": [asdict(r) for r in await reviews_of(session, case.case_id)],
+    }

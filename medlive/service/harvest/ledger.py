@@ -152,9 +152,9 @@ class PostgresLedger:
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:
         groups = [await self._without_taken_down(group) for group in groups]
         events = [event for group in groups for event in group]
-        pages = [e for g in groups if not _shows_taken_down(g) for e in g if isinstance(e, FetchedPage)]
+        pages = [page for group in groups for page in _storable_pages(group)]
         places = await self._archive(pages) if pages else []
-        read = [e for e in events if isinstance(e, HarvestedThread)]
+        read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
         robots, sent = self._fetcher.robots, self.unsaved_counts
         counts = Counter(sent)
         async with self._database.begin() as session:
@@ -162,20 +162,20 @@ class PostgresLedger:
                 await harvests.save_robots(session, self._run.run_id, robots)
             if pages:
                 await self._save_pages(session, pages, places, counts)
-            for event in events:
-                if isinstance(event, Listed):
-                    await self._save_listed(session, event, counts)
+            for listed in _of(events, Listed):
+                await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
+            await fetches.save_failed_fetches(session, self._run.run_id, self._source, problems)
             await harvests.add_counts(session, self._run, counts)
         self._saved_requests += sent
         self._robots_saved = len(robots)
         self.counts += counts
         self._tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
-        self.problems += [event for event in events if isinstance(event, HarvestProblem)]
-        for event in read:
-            self._first_fetch.pop(event.entry.thread_id, None)
-            self._identifiers.pop(event.entry.thread_id, None)
+        self.problems += problems
+        for thread_id in (event.entry.thread_id for event in read):
+            self._first_fetch.pop(thread_id, None)
+            self._identifiers.pop(thread_id, None)
 
     async def _without_taken_down(self, group: tuple[HarvestEvent, ...]) -> tuple[HarvestEvent, ...]:
         """Reduce a group whose address redirects to a thread that was taken down to that fact."""
@@ -252,10 +252,8 @@ class PostgresLedger:
         await mark_gone(session, self._source, [event.entry.thread_id for event in read if _is_redirected(event)])
 
     async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
-        problems = [event for event in events if isinstance(event, HarvestProblem)]
-        await fetches.save_failed_fetches(session, self._run.run_id, self._source, problems)
-        counts.update(problem.kind.value for problem in problems)
-        counts.update(event.reason.value for event in events if isinstance(event, HarvestSkipped))
+        counts.update(problem.kind.value for problem in _of(events, HarvestProblem))
+        counts.update(skipped.reason.value for skipped in _of(events, HarvestSkipped))
         settled = [state for event in events if (state := _settled_state(event)) is not None]
         await frontier.settle(session, self._source, self._run.run_id, settled)
         for ending, mark in ((FrontierState.GONE, mark_gone), (FrontierState.NOT_MODIFIED, mark_seen)):
@@ -267,10 +265,16 @@ def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
     return isinstance(event, HarvestedThread) and event.thread.thread_id != event.entry.thread_id
 
 
-def _shows_taken_down(events: Sequence[HarvestEvent]) -> bool:
-    """Whether a list page shows a thread that was taken down; storing it would restore what was erased."""
-    listed = [event for event in events if isinstance(event, Listed)]
-    return any(skipped.reason is SkipReason.TAKEN_DOWN for one in listed for skipped in one.skipped)
+def _of(events: Sequence[HarvestEvent], kind: type[T]) -> list[T]:
+    return [event for event in events if isinstance(event, kind)]
+
+
+def _storable_pages(events: Sequence[HarvestEvent]) -> list[FetchedPage]:
+    """The pages of a group; none where a list shows a thread that was taken down, as storing it would restore what
+    was erased."""
+    skipped = [one for listed in _of(events, Listed) for one in listed.skipped]
+    is_erased = any(one.reason is SkipReason.TAKEN_DOWN for one in skipped)
+    return [] if is_erased else _of(events, FetchedPage)
 
 
 def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
