@@ -211,7 +211,7 @@ class Bench:
         section, limits = settings.curation, settings.budget
         budget = Budget(max_calls=limits.max_calls, max_usd=limits.max_usd, max_tokens=limits.max_tokens)
         self.respondents = {
-            role: ReplayEngine(build_engine(role, getattr(settings.roles, role)), store, budget)
+            role: ReplayEngine(build_engine(getattr(settings.roles, role)), store, budget)
             for role in CURATION_ROLES
         }
         self._store, self._retriever, self._filters = store, retriever, build_filters(settings)

@@ -7,7 +7,7 @@ import typer
 from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
-from medlive.config import load_settings
+from medlive.config import RoleSettings, load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable
 from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
 
@@ -42,10 +42,10 @@ def check(
     wanted = [own, *(earlier(own, version, canary_of(version)) for version in reversed(ancestors) if lineage)]
 
     async def work() -> list[CanaryCheck]:
-        engine = open_endpoint(
-            model, base_url, api_key_env=api_key_env, parameters={}, concurrency=4, max_retries=2,
-            price=settings.prices.get(model),
-        )  # fmt: skip
+        endpoint = RoleSettings(
+            engine="openai", model=model, base_url=base_url, api_key_env=api_key_env, concurrency=4, max_retries=2
+        )
+        engine = open_endpoint(endpoint, settings.prices.get(model))
         done: list[CanaryCheck] = []
         try:
             for marked in wanted:

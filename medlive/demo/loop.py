@@ -181,14 +181,14 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:
             folder = runs_path(settings) / f"{done.frozen.version}-{model}"
-            engine = open_endpoint(model, base_url, api_key_env=None, parameters={}, concurrency=8)
+            engine = open_endpoint(RoleSettings(engine="openai", model=model, base_url=base_url, concurrency=8))
             try:
                 # The port is a new one each time, so the endpoint's name leaves it out.
                 use = ModelUse(model, engine.identity.engine, "http://127.0.0.1/v1")
                 await run_model(cases, engine.complete, folder, use=use, created_at=now(), template="open")
             finally:
                 await engine.aclose()
-            grader = build_engine("grader", settings.roles.grader)
+            grader = build_engine(settings.roles.grader)
             try:
                 await grade_run(folder, grader)
             finally:

@@ -60,45 +60,30 @@ PROMPTS = {
 
 
 def open_endpoint(
-    model: str,
-    base_url: str,
-    *,
-    api_key_env: str | None,
-    parameters: Mapping[str, Any],
-    concurrency: int,
-    timeout_s: float | None = None,
-    max_retries: int = 5,
-    json_mode: str = "schema",
-    price: Price | None = None,
-    limiters: Limiters | None = None,
-    access: Access | None = None,
-    pinned: bool = True,
+    settings: RoleSettings, price: Price | None = None, limiters: Limiters | None = None
 ) -> OpenAIEngine:
-    """Open a model at an OpenAI-compatible endpoint.
+    """Open a model at an OpenAI-compatible endpoint, with its own price or else the one given.
 
-    Args:
-        api_key_env: The variable with the key; None uses OPENAI_API_KEY, or no key if that is not set.
-        timeout_s: Seconds for one attempt; None for 120.
-        limiters: Engines opened with the same one share a limit where they share address and key.
-
-    Raises:
-        ConfigError: If the named variable is not set.
+    Engines opened with the same `limiters` share a limit where they share address and key. Raises ConfigError if
+    the variable with the key is not set.
     """
-    key = read_key(api_key_env)
+    if settings.base_url is None or settings.model is None:
+        raise ConfigError('engine "openai" needs base_url and model')
+    key, price = read_key(settings.api_key_env), settings.price or price
     return OpenAIEngine(
-        model=model,
-        base_url=base_url,
+        model=settings.model,
+        base_url=settings.base_url,
         api_key=key,
-        parameters=parameters,
-        timeout_s=timeout_s or 120.0,
-        max_retries=max_retries,
-        concurrency=concurrency,
-        json_mode=json_mode,
+        parameters=settings.parameters,
+        timeout_s=settings.timeout_s,
+        max_retries=settings.max_retries,
+        concurrency=settings.concurrency,
+        json_mode=settings.json_mode,
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
-        key_variable=api_key_env or DEFAULT_KEY_VARIABLE,
-        limiter=limiters.of(base_url, key, concurrency) if limiters else None,
-        access=access,
-        pinned=pinned,
+        key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
+        limiter=limiters.of(settings.base_url, key, settings.concurrency) if limiters else None,
+        access=Access(settings.query, settings.headers, settings.key_header),
+        pinned=not settings.allow_unpinned,
     )
 
 
@@ -125,29 +110,14 @@ _recording = cache(load_recording)  # several roles share a recording
 
 
 def build_engine(
-    role: str, settings: RoleSettings, prices: Mapping[str, Price] | None = None, limiters: Limiters | None = None
+    settings: RoleSettings, prices: Mapping[str, Price] | None = None, limiters: Limiters | None = None
 ) -> Engine:
     """The engine of a role. Raises ConfigError when its key's variable is not set."""
     if settings.engine == "rules":
         return RulesEngine()
     if settings.recording is not None and settings.engine == "recorded":
         return RecordedEngine(_recording(settings.recording), RulesEngine())
-    if settings.base_url is None or settings.model is None:
-        raise ConfigError(f'roles.{role}: engine "openai" needs base_url and model')
-    return open_endpoint(
-        settings.model,
-        settings.base_url,
-        api_key_env=settings.api_key_env,
-        parameters=settings.parameters,
-        concurrency=settings.concurrency,
-        timeout_s=settings.timeout_s,
-        max_retries=settings.max_retries,
-        json_mode=settings.json_mode,
-        price=_role_price(settings, prices or {}),
-        limiters=limiters,
-        access=Access(settings.query, settings.headers, settings.key_header),
-        pinned=not settings.allow_unpinned,
-    )
+    return open_endpoint(settings, (prices or {}).get(settings.model or ""), limiters)
 
 
 def _role_price(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
@@ -178,21 +148,6 @@ def find_dependent_judges(settings: Settings) -> list[str]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateChoice:
-    """A model under evaluation: its registry entry, overridden by the command line."""
-
-    name: str
-    model: str
-    """Its id at the endpoint."""
-    base_url: str
-    api_key_env: str | None
-    parameters: Mapping[str, Any]
-    """The parameters sent."""
-    price: Price | None
-    access: Access
-
-
 def choose_candidate(
     settings: Settings,
     name: str,
@@ -200,8 +155,8 @@ def choose_candidate(
     base_url: str | None = None,
     api_key_env: str | None = None,
     parameters: Mapping[str, Any] | None = None,
-) -> CandidateChoice:
-    """The model of that name; None among `parameters` removes one of the registry's.
+) -> RoleSettings:
+    """The endpoint and price of the model of that name; None among `parameters` removes one of the registry's.
 
     The registry's key variable is used only with the registry's endpoint. Raises UsageError without an endpoint.
     """
@@ -214,14 +169,15 @@ def choose_candidate(
         )
     own_key = known.api_key_env if address == known.base_url else None
     model = known.model or name
-    return CandidateChoice(
-        name=name,
+    access = known.model_dump(include={"query", "headers", "key_header"}) if address == known.base_url else {}
+    return RoleSettings(
+        engine="openai",
         model=model,
         base_url=address,
         api_key_env=api_key_env or own_key,
         parameters=_merged(known.sent(), parameters),
         price=settings.prices.get(model) or settings.prices.get(name),
-        access=Access(known.query, known.headers, known.key_header) if address == known.base_url else Access(),
+        **access,
     )
 
 
@@ -262,7 +218,7 @@ def grader_engine(
         )
     sent = _merged(settings.parameters, parameters)
     settings = settings.model_copy(update={"timeout_s": timeout_s or settings.timeout_s, "parameters": sent})
-    return build_engine("grader", settings, prices)
+    return build_engine(settings, prices)
 
 
 @asynccontextmanager
@@ -387,7 +343,7 @@ def build_pipeline(
     budget = Budget(**settings.budget.model_dump())
     respondents = {}
     for role in CURATION_ROLES:
-        engine = build_engine(role, getattr(settings.roles, role), settings.prices, limiters)
+        engine = build_engine(getattr(settings.roles, role), settings.prices, limiters)
         respondents[role] = ReplayEngine(
             RecordingEngine(engine, record) if record is not None else engine, store, budget
         )

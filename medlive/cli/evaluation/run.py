@@ -26,14 +26,13 @@ from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
-    from medlive.config import Settings
+    from medlive.config import RoleSettings, Settings
     from medlive.evaluation.asking.batch import BatchWritten
     from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import RunResult
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
-    from medlive.service.wiring import CandidateChoice
 
 UnverifiedOption = Annotated[
     bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
@@ -65,7 +64,7 @@ class Asking:
         bool, typer.Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
     ] = False
 
-    def candidate(self, settings: "Settings", calls: Calls) -> "CandidateChoice":
+    def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
         from medlive.service.wiring import check_priced, choose_candidate
 
@@ -166,7 +165,7 @@ async def _ask(
     cases: "CaseSet",
     out: Path,
     asking: Asking,
-    chosen: "CandidateChoice",
+    chosen: "RoleSettings",
     book: "OpenBook | None",
     arm: str | None,
     calls: Calls,
@@ -181,14 +180,12 @@ async def _ask(
     from medlive.llm.wire import Price
     from medlive.service.wiring import open_endpoint
 
-    model, price, template = asking.model, chosen.price, asking.template
-    engine = open_endpoint(
-        chosen.model, chosen.base_url, api_key_env=chosen.api_key_env, parameters=chosen.parameters,
-        concurrency=calls.concurrency, price=price, timeout_s=calls.timeout, access=chosen.access,
-    )  # fmt: skip
+    model, price, template, base_url = asking.model, chosen.price, asking.template, chosen.base_url or ""
+    how = {"concurrency": calls.concurrency, "timeout_s": calls.timeout or chosen.timeout_s}
+    engine = open_endpoint(chosen.model_copy(update=how))
     use = ModelUse(
         # A query may hold a key, and run.json is published.
-        model, engine.identity.engine, chosen.base_url.partition("?")[0], chosen.parameters,
+        model, engine.identity.engine, base_url.partition("?")[0], chosen.parameters,
         chosen.model if chosen.model != model else None, arm,
     )  # fmt: skip
     async with aclosing(engine):

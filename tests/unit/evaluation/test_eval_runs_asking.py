@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from medlive.config import load_settings
+from medlive.config import RoleSettings, load_settings
 from medlive.errors import ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.evaluation.asking.run import Spending, plan_run, run_model
@@ -45,12 +45,14 @@ def configured(folder: Path, url: str) -> Any:
     return load_settings({"MEDLIVE_CONFIG": str(folder), "MEDLIVE_HOME": str(folder)}).settings
 
 
+def endpoint_of(url: str, parameters: dict[str, Any], concurrency: int) -> RoleSettings:
+    return RoleSettings(engine="openai", model="m", base_url=url, parameters=parameters, concurrency=concurrency)
+
+
 async def sent(choice: Any, out: Path, endpoint: BadEndpoint) -> list[dict[str, Any]]:
-    engine = open_endpoint(
-        choice.model, choice.base_url, api_key_env=choice.api_key_env, parameters=choice.parameters, concurrency=4
-    )
+    engine = open_endpoint(choice)
     try:
-        use = ModelUse(choice.name, "openai", choice.base_url, choice.parameters, choice.model)
+        use = ModelUse("thinks-1", "openai", choice.base_url, choice.parameters, choice.model)
         await run_model(make_cases(2), engine.complete, out, use=use, created_at=AT)
     finally:
         await engine.aclose()
@@ -120,7 +122,7 @@ async def test_a_parameter_that_the_model_does_not_take_is_named_and_ends_the_ru
 ) -> None:
     parameters = {"max_tokens": 64, "temperature": 0.5, "reasoning_effort": "high", "top_k": 9}
     async with bad_endpoint([sends({"error": {"type": "invalid_request_error", **error}}, 400)]) as endpoint:
-        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters=parameters, concurrency=1)
+        engine = open_endpoint(endpoint_of(endpoint.url, parameters, 1))
         use = ModelUse("m", parameters=parameters)
         with pytest.raises(ConfigError, match=named):
             await run_model(make_cases(9), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
@@ -132,7 +134,7 @@ async def test_a_parameter_that_the_model_does_not_take_is_named_and_ends_the_ru
 async def test_a_prompt_that_is_too_long_is_no_parameter_s_fault(run_dir: Path) -> None:
     told = "This model's maximum context is 10 tokens; your max_tokens is not supported"
     async with bad_endpoint([fails(400, told, "context_length_exceeded"), ok("Rest.")]) as endpoint:
-        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={"max_tokens": 64}, concurrency=1)
+        engine = open_endpoint(endpoint_of(endpoint.url, {"max_tokens": 64}, 1))
         use = ModelUse("m", parameters={"max_tokens": 64})
         done = await run_model(make_cases(2), engine.complete, run_dir, use=use, created_at=AT, concurrency=1)
         await engine.aclose()
@@ -148,7 +150,7 @@ async def test_truncation_and_refusal_are_states_of_an_answer(run_dir: Path) -> 
         ok("Rest."),
     ]
     async with bad_endpoint(script) as endpoint:
-        engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=1)
+        engine = open_endpoint(endpoint_of(endpoint.url, {}, 1))
         done = await run_model(
             make_cases(5), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=1
         )
@@ -201,7 +203,7 @@ async def test_a_dead_endpoint_costs_no_more_than_its_patience(run_dir: Path) ->
     steps = {"in a row": (fails(413, "too long"), 22), "no such key": (fails(401, "no such key"), 2)}
     for said, (step, most) in steps.items():
         async with bad_endpoint([step]) as endpoint:
-            engine = open_endpoint("m", endpoint.url, api_key_env=None, parameters={}, concurrency=2)
+            engine = open_endpoint(endpoint_of(endpoint.url, {}, 2))
             with pytest.raises(EndpointUnavailable, match=said) as caught:
                 await run_model(
                     make_cases(100), engine.complete, run_dir, use=ModelUse("m"), created_at=AT, concurrency=2

@@ -227,8 +227,8 @@ async def test_a_role_is_configured_for_azure() -> None:
                 query={"api-version": "2024-10-21"}, key_header="x-key", parameters={"temperature": 0},
             )  # fmt: skip
             loose = settings.model_copy(update={"allow_unpinned": True})
-            assert await outcome(build_engine("reader", settings)) is CallOutcome.INVALID
-            assert await outcome(build_engine("reader", loose)) is CallOutcome.OK
+            assert await outcome(build_engine(settings)) is CallOutcome.INVALID
+            assert await outcome(build_engine(loose)) is CallOutcome.OK
     assert seen == [("/openai/deployments/d/chat/completions?api-version=2024-10-21", KEY, 0)] * 2
 
 
