@@ -12,7 +12,6 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from medlive.evaluation.model import EvaluationCase
-from medlive.evaluation.scoring.score import Estimate
 from medlive.report.search import MOST_TEXT
 
 _CONTROLS: Final = "\x00-\x08\x0b-\x1f\x7f-\x9f\ufffe\uffff"
@@ -85,7 +84,18 @@ TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.report"), autoescape=True, finalize=clean, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
 )  # fmt: skip
-TEMPLATES.filters.update(percent=percent, percents=percents, box=box, lang=lang_of)
+TEMPLATES.filters.update(
+    percent=percent, percents=percents, box=box, lang=lang_of, prefixed="*{}".format, suffixed="{}{}".format
+)
+TEMPLATES.globals.update(
+    percent=percent,
+    percents=percents,
+    points=points,
+    points_around=points_around,
+    f=f,
+    around=around,
+    p_said=p_said,
+)
 
 
 def render(name: str, **values: Any) -> Markup:
@@ -97,11 +107,6 @@ def _part(name: str) -> Callable[..., Markup]:
     return cast(Callable[..., Markup], getattr(TEMPLATES.get_template("parts.html").module, name))
 
 
-table: Final = _part("table")
-"""(caption, heads, rows): a table in a box that scrolls by itself, by keyboard too. A head that begins with `*` is
-of numbers, with `~` of longer texts, which wrap."""
-shut: Final = _part("shut")
-"""(title, body): a part that is opened at a click, and printed open."""
 beside: Final = _part("beside")
 """(figure, more): a figure and what belongs to it, side by side where there is room."""
 row_of: Final = _part("row_of")
@@ -110,11 +115,6 @@ missing: Final = _part("missing")
 """(sentence): what stands where a figure would: what is lacking and how to have it."""
 soft: Final = _part("soft")
 """(sentence): a remark."""
-link: Final = _part("link")
-flagged: Final = _part("flagged")
-"""(text, flag): a text with a mark after it."""
-quoted: Final = _part("quoted")
-"""(lang, quote, text): a quote and what is said of it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,38 +125,6 @@ class Section:
     """Its anchor."""
     title: str
     parts: Sequence[Markup]
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """A row of a table: its name, then a value under each head."""
-
-    cells: Sequence[object]
-    few: bool = False
-    """Of few cases: grey and slanted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Under:
-    """A number with what belongs to it in small under it."""
-
-    value: str
-    below: str
-    kind: str = ""
-    """`few`: grey and slanted; `worst`: bold."""
-
-
-def share_cell(count: int, of: int) -> Under:
-    """A share with the counts under it; a dash where there is nothing to have a share of."""
-    return Under(f"{100 * count / of:.1f} %" if of else "–", f"{count} of {of}")
-
-
-def estimate_cell(estimate: Estimate | None) -> Under | None:
-    """A score with its interval and n under it; None where there is none."""
-    if estimate is None:
-        return None
-    below = f"{percents(estimate.low, estimate.high)} · n={estimate.n}"
-    return Under(percent(estimate.mean), below, "few" if estimate.few else "")
 
 
 @dataclass(slots=True)

@@ -1,17 +1,18 @@
 """What a report is made of: the score table, and the analyses that go with it where they could be made."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
 from medlive.evaluation.asking.registry import EMPTY, Registry
-from medlive.evaluation.audit import AUDIT, AuditTable, load_audit
+from medlive.evaluation.audit import AUDIT, AuditTable, Finding, RootCause, load_audit
 from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, contamination, score_arms
+from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases, profiles, worst_cases
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
-from medlive.report.html import Figures
+from medlive.report.html import Figures, lang_of
 from medlive.report.meta import MetaFile
 
 A_PART: Final = 6
@@ -101,6 +102,34 @@ class Report:
         """The cases and the grader, for figures that have no interval of the bootstrap."""
         return f"cases {self.cases_named} ({_BASIS[self.table.basis]}); grader {self.graders_named}"
 
+    @property
+    def axes(self) -> list[str]:
+        """The axes of all models' criteria."""
+        return sorted({one.axis for model in self.models for one in model.axes})
+
+    def audited(self, labels: Sequence[str]) -> list[str]:
+        """The heads of a table's columns for these models: each label and how many of its cases were audited."""
+        return [f"*{label} (n={self.audits[label].audited})" for label in labels]
+
+    def examples(self, most: int) -> list[tuple[str, RootCause, str, Finding]]:
+        """(label, cause, language tag, finding) of the lowest `most` audited cases of each model and cause."""
+        langs = {score.case.case_id: lang_of(score.case) for model in self.models for score in model.cases}
+        return [
+            (label, cause, langs.get(found.case_id, "en"), found)
+            for label, audit in self.audits.items()
+            for cause in RootCause
+            for found in audit.of(cause)[:most]
+        ]
+
+    @property
+    def errata_files(self) -> list[str]:
+        """Where errata were looked for, and what was found there."""
+        return sorted({_looked_in(run) for run in self.table.errata.runs}) if self.table.errata else []
+
+    def labels(self, places: Sequence[int]) -> list[str]:
+        """The labels of the models at these places."""
+        return [self.models[place].label for place in places]
+
     def parts(self, size: int = A_PART) -> list[tuple[str, range]]:
         """The models' places in parts of at most `size`, each with what it is, as `in_parts` has them."""
         return in_parts(len(self.models), size)
@@ -154,6 +183,17 @@ def in_parts(count: int, size: int) -> list[tuple[str, range]]:
 
 def _short(digest: str) -> str:
     return digest.removeprefix("sha256:")[:8]
+
+
+def _looked_in(run: RunErrata) -> str:
+    found = run.found
+    if found.path is None:
+        return f"none are at hand for {run.version}, so that nothing of it is known to be withdrawn"
+    if found.problem:
+        return f"{found.path.name} of {run.version} could not be read"
+    checked = f"its signature checked with key {found.key}" if found.key else "its signature not checked"
+    what = "withdraws some of what these runs hold" if run.concerned else "withdraws nothing that these runs hold"
+    return f"{found.path.name} of {run.version} {what} ({found.digest}; {checked})"
 
 
 def judged(model: ModelScore) -> str:

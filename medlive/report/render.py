@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput, MissingExtra
 from medlive.evaluation.asking.registry import EMPTY, Registry
+from medlive.evaluation.audit import RootCause
 from medlive.evaluation.scoring.score import ScoreTable, month_table
 from medlive.report.cases import (
     CASES_A_LIST,
@@ -24,28 +25,29 @@ from medlive.report.cases import (
 from medlive.report.html import Section, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
-from medlive.report.sections.axes import axes
-from medlive.report.sections.books import books
-from medlive.report.sections.causes import causes
 from medlive.report.sections.contamination import contamination
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
-from medlive.report.sections.rates import rates
-from medlive.report.sections.reliability import reliability
 from medlive.report.sections.slices import months, others, specialties, themes
 from medlive.report.tables import scores_csv, scores_json
 
+
+def _written(name: str, title: str, template: str) -> Callable[[Report], Section]:
+    """What makes a section that has no figure."""
+    return lambda report: Section(name, title, [render(template, report=report, causes=tuple(RootCause))])
+
+
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
-    rates,
+    _written("missing", "What is missing", "rates.html"),
     months,
     contamination,
-    books,
+    _written("books", "Open and closed book", "books.html"),
     specialties,
     themes,
-    axes,
-    causes,
-    reliability,
+    _written("axes", "Errors by axis", "axes.html"),
+    _written("causes", "Root causes", "causes.html"),
+    _written("reliability", "Reliability of the grader", "reliability.html"),
     overlap,
 )
 """What makes each part of the first page, in order; pairs and other slices come last, where there are any."""

@@ -9,21 +9,14 @@ from markupsafe import Markup
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
-    Row,
     Section,
     beside,
-    estimate_cell,
-    flagged,
-    link,
     missing,
-    p_said,
     percent,
     percents,
-    points,
-    points_around,
+    render,
     soft,
     some,
-    table,
     upper_first,
 )
 from medlive.report.model import Report, judged, unpublishable
@@ -44,8 +37,6 @@ _HOW_TO_READ: Final = (
 )
 A_SHEET: Final = 10
 """Models in one part of the figure: as many as a sheet of paper is high."""
-MOST_PAIRS: Final = 120
-"""Pairs that the page itself shows; more of them are in scores.json."""
 
 
 def ranking(report: Report) -> Section:
@@ -53,23 +44,17 @@ def ranking(report: Report) -> Section:
     figure = missing(_NO_SCORE)
     if any(model.overall.mean is not None for model in report.models):
         figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
-    heads = (
-        "model", "*rank", "*tie group", "*score, %", "*95 % interval", "*bounds, %", "*n", "*after the cutoff, %",
-        "cutoff", "prompt",
-    )  # fmt: skip
     # What is the same for all is in the caption.
     further = {
         "cases": [report.case_name(model) for model in report.models],
         "grader": [judged(model) for model in report.models],
     }
     differing = {name: values for name, values in further.items() if len(set(values)) > 1}
-    rows = [
-        _row(model, [values[place] for values in differing.values()]) for place, model in enumerate(report.models)
-    ]
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
     notes += map(soft, (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
-    parts = [beside(figure, Markup().join(notes)), table(f"Ranking; {report.said}", (*heads, *differing), rows)]
+    drawn = render("ranking.html", report=report, differing=differing, unpublishable=unpublishable)
+    parts = [beside(figure, Markup().join(notes)), drawn]
     return Section("ranking", "Ranking", parts)
 
 
@@ -127,38 +112,8 @@ def _interval(estimate: Estimate | None) -> Interval | None:
     return Interval(100 * estimate.mean, low, high, text, estimate.few)
 
 
-def _row(model: ModelScore, further: list[str]) -> Row:
-    info, standing = model.run.run.info, model.standing
-    group, rank = "–", "–"
-    if standing:
-        group, best, worst = str(standing.group), standing.rank_best, standing.rank_worst
-        rank = str(best) if best == worst else f"{best} to {worst}"
-    name = flagged(model.label, "not publishable") if unpublishable(model) else model.label
-    score = model.overall
-    cells = [
-        name, rank, group, percent(score.mean), percents(score.low, score.high), percents(score.least, score.most),
-        score.n, estimate_cell(model.slice(CUTOFF, AFTER)), model.cutoff.text if model.cutoff else "unknown",
-        info.template.name, *further,
-    ]  # fmt: skip
-    return Row(cells, score.few)
-
-
 def pairs(report: Report) -> list[Section]:
     """The section, where there is one: every pair on the cases that both are scored on."""
-    found = report.table.comparisons
-    if not found:
+    if not report.table.comparisons:
         return []
-    if len(found) > MOST_PAIRS:
-        where = link("scores.json", "scores.json")
-        body = Markup("<p>{} pairs of models are compared in {}.</p>\n").format(len(found), where)
-        return [Section("pairs", "Pairs", [body])]
-    rows = [
-        Row([c.first, c.second, points(c.difference), points_around(c.low, c.high), p_said(c.p_holm), c.n])
-        for c in found
-    ]
-    caption = (
-        "First less second in points of 100, on the cases that both are scored on; "
-        f"{report.table.common} are common to all; {report.said}; p corrected by Holm for {len(found)} pairs"
-    )
-    heads = ("first", "second", "*difference", "*95 % interval", "*p", "*n")
-    return [Section("pairs", "Pairs", [table(caption, heads, rows)])]
+    return [Section("pairs", "Pairs", [render("pairs.html", report=report)])]

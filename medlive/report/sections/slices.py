@@ -9,15 +9,12 @@ from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, rad
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.scoring.score import AXIS, FEW, SLICES, Estimate
 from medlive.report.html import (
-    Row,
     Section,
     beside,
-    estimate_cell,
     missing,
     percent,
     percents,
-    shut,
-    table,
+    render,
     upper_first,
 )
 from medlive.report.model import Report
@@ -181,19 +178,4 @@ def others(report: Report) -> list[Section]:
 
 
 def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> Markup:
-    """As many models to a table as a sheet is wide; the first is open, the others are opened at a click."""
-    tables = []
-    for which, places in report.parts():
-        rows = [
-            Row([value, *(estimate_cell(estimates[k]) for k in places)]) for value, estimates in values.items()
-        ]
-        what = f"By {kind}{f', {which}' if which else ''}"
-        caption = f"{what}: score in %, 95 % interval and n; {report.said}. {report.few_said}"
-        heads = (kind, *(f"*{report.models[k].label}" for k in places))
-        drawn = table(caption, heads, rows)
-        tables.append(drawn if places.start == 0 else shut(f"{what}: {_names(report, places)}", drawn))
-    return Markup().join(tables)
-
-
-def _names(report: Report, places: range) -> str:
-    return ", ".join(report.models[k].label for k in places)
+    return render("slices.html", report=report, kind=kind, values=values)

@@ -30,9 +30,8 @@ from medlive.report.cases import entries, file_name
 from medlive.report.html import json_text, p_said
 from medlive.report.meta import read_meta
 from medlive.report.model import analyse, in_parts
-from medlive.report.render import write_report
+from medlive.report.render import SECTIONS, write_report
 from medlive.report.sections.overlap import fisher_said
-from medlive.report.sections.rates import rates
 from medlive.snapshot.errata import Errata
 from tests.support.runs import made_cases, made_run, made_runs
 
@@ -236,7 +235,7 @@ def test_errata_are_told_in_words(tmp_path: Path) -> None:
     def told(mode: ErrataMode, *, path: Path | None = Path("errata.json"), **more: Any) -> str:
         found = FoundErrata(path, Errata(), digest="sha256:ab")
         use = ErrataUse(mode, (RunErrata("2026.W47", found, **more), RunErrata("2026.W47", found)))
-        html = "".join(rates(analyse(replace(table, errata=use))).parts)
+        html = "".join(SECTIONS[1](analyse(replace(table, errata=use))).parts)
         return html.split("Errata", 1)[1]
 
     assert "withdraws nothing that these runs hold (sha256:ab; its signature not checked)" in told(ErrataMode.WARN)
