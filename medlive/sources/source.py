@@ -3,11 +3,11 @@
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator
@@ -181,6 +181,19 @@ class SourceSettings(BaseModel):
         return value.rstrip("/")
 
 
+class Posted(NamedTuple):
+    """A message as its page shows it, its author not yet hashed."""
+
+    handle: str
+    text: str
+    media: tuple[str, ...]
+    posted_at: datetime | None
+    asks: bool
+    """Whether its author asks; who asks is never verified."""
+    verified_by: str | None
+    """The site's words for a verified physician; empty if it shows one without words, None if it shows none."""
+
+
 class Site(ABC):
     """An adapter: where a community's lists are, and how its pages are parsed."""
 
@@ -188,6 +201,7 @@ class Site(ABC):
     """The source's name in threads, settings and commands."""
     allowed_hosts: ClassVar[frozenset[str]]
     """The community's hosts; no request goes to any other."""
+    language: ClassVar[str]
     defaults: ClassVar[SourceSettings]
 
     def __init__(self, settings: SourceSettings | None = None) -> None:
@@ -212,6 +226,29 @@ class Site(ABC):
         Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
         for a page that is whole but holds no discussion.
         """
+
+    def build_thread(
+        self,
+        thread_id: str,
+        url: str,
+        title: str,
+        tags: Iterable[str],
+        posted_at: datetime | None,
+        posts: Sequence[Posted],
+        anonymise: Anonymiser,
+    ) -> Thread:
+        """The thread of its messages in order; empty tags are left out."""
+        hashed = {handle: anonymise(handle) for handle in dict.fromkeys(post.handle for post in posts)}
+        messages = []
+        for n, post in enumerate(posts):
+            verified = post.verified_by is not None and not post.asks
+            role = Role.PATIENT if post.asks else Role.PHYSICIAN if verified else Role.OTHER
+            moment = post.posted_at or (posted_at if n == 0 else None)
+            proof = (post.verified_by or None) if verified else None
+            author = hashed[post.handle]
+            messages.append(Message(f"m{n}", author, role, verified, post.text, moment, post.media, proof))
+        shown_tags = tuple(dict.fromkeys(filter(None, tags)))
+        return Thread(self.name, thread_id, url, title, self.language, shown_tags, posted_at, tuple(messages))
 
 
 def host_of(url: str) -> str:
@@ -260,21 +297,3 @@ def only_page(pages: Sequence[Page]) -> Page:
     if len(pages) != 1:
         raise IncompleteThread(f"expected one page of the thread, found {len(pages)}")
     return pages[0]
-
-
-def build_message(
-    position: int,
-    author: str,
-    text: str,
-    media: tuple[str, ...],
-    posted_at: datetime | None,
-    *,
-    asks: bool,
-    verified: bool,
-    verified_by: str | None,
-) -> Message:
-    """The message at a position of a thread, from 0; who asks is never verified."""
-    verified = verified and not asks
-    role = Role.PATIENT if asks else Role.PHYSICIAN if verified else Role.OTHER
-    proof = verified_by if verified else None
-    return Message(f"m{position}", author, role, verified, text, posted_at, media, proof)

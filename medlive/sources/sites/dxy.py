@@ -18,9 +18,9 @@ from medlive.sources.source import (
     NotAThread,
     Page,
     PageRequest,
+    Posted,
     Site,
     SourceSettings,
-    build_message,
     link,
     only_page,
 )
@@ -53,6 +53,7 @@ class Dxy(Site):
     """The adapter of dxy.com and the older ask.dxy.com."""
 
     name = "dxy"
+    language = "zh"
     allowed_hosts = frozenset({"dxy.com", "www.dxy.com", "ask.dxy.com"})
 
     defaults = SourceSettings(
@@ -98,29 +99,20 @@ class Dxy(Site):
             reading.stated_moment(_value(state, "question", "createTime"), reading.CHINA) or turns[0].posted_at
         )
         posted_at = asked_at or reading.shown_date(reading.line(tree.css_first(".question-time")), reading.CHINA)
-        handles = {False: anonymise("asker"), True: anonymise(doctor.name)}
-        return Thread(
-            source=self.name,
-            thread_id=found[1],
-            url=page.url,
-            title=title,
-            language="zh",
-            tags=tuple(dict.fromkeys(tag for tag in (disease, doctor.department) if tag)),
-            posted_at=posted_at,
-            messages=tuple(
-                build_message(
-                    n,
-                    handles[turn.by_doctor],
-                    *turn.content,
-                    turn.posted_at or (posted_at if n == 0 else None),
-                    asks=not turn.by_doctor,
-                    # The doctor is verified where the page shows both a title and a hospital.
-                    verified=bool(doctor.title and doctor.hospital),
-                    verified_by=f"{doctor.title}, {doctor.hospital}",
-                )
-                for n, turn in enumerate(turns)
-            ),
-        )
+        # The doctor is verified where the page shows both a title and a hospital.
+        proof = f"{doctor.title}, {doctor.hospital}" if doctor.title and doctor.hospital else None
+        posts = [
+            Posted(
+                doctor.name if turn.by_doctor else "asker",
+                *turn.content,
+                turn.posted_at,
+                not turn.by_doctor,
+                proof,
+            )
+            for turn in turns
+        ]
+        tags = (disease, doctor.department)
+        return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
 
 
 def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:

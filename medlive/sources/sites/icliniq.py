@@ -15,9 +15,9 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    Posted,
     Site,
     SourceSettings,
-    build_message,
     link,
     only_page,
 )
@@ -44,16 +44,17 @@ class _Turn:
     specialty: str = ""
 
     @property
-    def proof(self) -> str | None:
+    def proof(self) -> str:
         """Who answers on iCliniq is one of its doctors, shown by a specialty or by a doctor's title."""
         title = _TITLE.match(self.doctor or "")
-        return self.specialty or (title[0] if title else None)
+        return self.specialty or (title[0] if title else "")
 
 
 class Icliniq(Site):
     """The adapter of www.icliniq.com."""
 
     name = "icliniq"
+    language = "en"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
     defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
@@ -86,27 +87,9 @@ class Icliniq(Site):
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
-        return Thread(
-            source=self.name,
-            thread_id=found[1],
-            url=page.url,
-            title=title,
-            language="en",
-            tags=(found[1].partition("/")[0].replace("-", " "),),
-            posted_at=posted_at,
-            messages=tuple(
-                build_message(
-                    n,
-                    anonymise(turn.doctor or "asker"),
-                    *turn.content,
-                    posted_at if n == 0 else None,
-                    asks=turn.doctor is None,
-                    verified=True,
-                    verified_by=turn.proof,
-                )
-                for n, turn in enumerate(turns)
-            ),
-        )
+        posts = [Posted(t.doctor or "asker", *t.content, None, t.doctor is None, t.proof) for t in turns]
+        tags = [found[1].partition("/")[0].replace("-", " ")]
+        return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
 
 
 def _discussion(page: Page, tree: LexborHTMLParser, stated: reading.Discussion | None) -> tuple[str, list[_Turn]]:

@@ -19,9 +19,9 @@ from medlive.sources.source import (
     NotAThread,
     Page,
     PageRequest,
+    Posted,
     Site,
     SourceSettings,
-    build_message,
     link,
     only_page,
 )
@@ -64,6 +64,7 @@ class Medlive(Site):
     """The adapter of www.medlive.cn and its older case and news hosts."""
 
     name = "medlive"
+    language = "zh"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
     defaults = SourceSettings(
@@ -120,27 +121,19 @@ class Medlive(Site):
         asks = [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
         marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
         entries.insert(0, _Entry(author, case, posted_at))
-        return Thread(
-            source=self.name,
-            thread_id=_thread_id(page.url) or _missing_id(page),
-            url=page.url,
-            title=title,
-            language="zh",
-            tags=tuple(dict.fromkeys(filter(None, map(reading.line, tree.css(".tag_cms a"))))),
-            posted_at=posted_at,
-            messages=tuple(
-                build_message(
-                    n,
-                    anonymise(entry.person.handle),
-                    *entry.content,
-                    entry.posted_at,
-                    asks=asker,
-                    verified=bool(proof := entry.person.mark or marks.get(entry.person.address)),
-                    verified_by=proof,
-                )
-                for n, (entry, asker) in enumerate(zip(entries, [True, *asks], strict=True))
-            ),
-        )
+        posts = [
+            Posted(
+                entry.person.handle,
+                *entry.content,
+                entry.posted_at,
+                asker,
+                entry.person.mark or marks.get(entry.person.address),
+            )
+            for entry, asker in zip(entries, [True, *asks], strict=True)
+        ]
+        tags = map(reading.line, tree.css(".tag_cms a"))
+        thread_id = _thread_id(page.url) or _missing_id(page)
+        return self.build_thread(thread_id, page.url, title, tags, posted_at, posts, anonymise)
 
     def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
         """Every comment and the replies below it, in page order. Raises LayoutError."""

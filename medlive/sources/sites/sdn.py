@@ -17,9 +17,9 @@ from medlive.sources.source import (
     Listing,
     Page,
     PageRequest,
+    Posted,
     Site,
     SourceSettings,
-    build_message,
     link,
 )
 from medlive.threads.model import Thread
@@ -70,6 +70,7 @@ class Sdn(Site):
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
     name = "sdn"
+    language = "en"
     allowed_hosts = frozenset({"forums.studentdoctor.net"})
 
     defaults = SourceSettings(
@@ -117,34 +118,18 @@ class Sdn(Site):
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
                 raise IncompleteThread(f"{pages[0].url}: post #{post.number} found where #{position} was expected")
-        # Few people write many posts: each handle is hashed once.
-        hashed = {author: anonymise(author) for author in dict.fromkeys(post.author for post in posts)}
-        return Thread(
-            source=self.name,
-            thread_id=first.thread_id,
-            url=first.url,
-            title=first.title,
-            language="en",
-            tags=first.tags,
-            posted_at=posts[0].posted_at,
-            messages=tuple(
-                build_message(
-                    n,
-                    hashed[post.author],
-                    post.text,
-                    post.media,
-                    post.posted_at,
-                    asks=post.author == posts[0].author,
-                    verified=self._is_physician(post.status or ""),
-                    verified_by=post.status,
-                )
-                for n, post in enumerate(posts)
-            ),
+        opener = posts[0]
+        posted = [
+            Posted(p.author, p.text, p.media, p.posted_at, p.author == opener.author, self._proof(p.status or ""))
+            for p in posts
+        ]
+        return self.build_thread(
+            first.thread_id, first.url, first.title, first.tags, opener.posted_at, posted, anonymise
         )
 
-    def _is_physician(self, status: str) -> bool:
-        """Whether the first word of SDN's status is a physician's ("Fellowship applicant" is not)."""
-        return next(iter(re.findall(r"[a-z]+", status.lower())), "") in self._verified
+    def _proof(self, status: str) -> str | None:
+        """SDN's status if its first word is a physician's ("Fellowship applicant" is not)."""
+        return status if next(iter(re.findall(r"[a-z]+", status.lower())), "") in self._verified else None
 
 
 def _entry(page: Page, row: LexborNode) -> ListEntry:
@@ -193,7 +178,7 @@ def read_page(page: Page) -> ThreadPage:
         number=number,
         following=_next_url(page, tree, number),
         title=" ".join(reading.readable(heading, skip_classes=_LABELS).text.split()),
-        tags=tuple(dict.fromkeys(t for t in (*boards, *labels) if t)),
+        tags=(*boards, *labels),
         posts=posts,
     )
 
