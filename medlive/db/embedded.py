@@ -21,6 +21,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from filelock import FileLock
@@ -43,19 +44,19 @@ _SETTINGS = {
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedStatus:
-    """The server of a home; the last two are None while it does not run."""
+class EmbeddedServer:
+    """A running server."""
 
+    pid: int
     data: Path
-    """The cluster's folder; it need not exist."""
-    pid: int | None = None
-    url: str | None = None
-    """SQLAlchemy's URL, for sync and async engines."""
+    """The cluster's folder."""
+    socket_folder: Path
 
     @property
-    def running(self) -> bool:
-        """Whether the server runs."""
-        return self.pid is not None
+    def url(self) -> str:
+        """SQLAlchemy's URL, for sync and async engines."""
+        host = quote(str(self.socket_folder), safe="/")
+        return f"postgresql+psycopg://{_SUPERUSER}@/{DATABASE}?host={host}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +75,6 @@ class _Place:
         return self.data / "server.log"
 
 
-@dataclass(frozen=True, slots=True)
-class _Postmaster:
-    pid: int
-    socket_folder: Path
-
-    @property
-    def url(self) -> str:
-        host = quote(str(self.socket_folder), safe="/")
-        return f"postgresql+psycopg://{_SUPERUSER}@/{DATABASE}?host={host}"
-
-
 def start(home: Path) -> str:
     """Return the URL of the running server of `home`; start it, and create its cluster, if necessary.
 
@@ -94,42 +84,40 @@ def start(home: Path) -> str:
     place = _find_place(home)
     with _locked(home, place):
         for _ in range(3):
-            postmaster = _find_postmaster(place.data)
-            if postmaster is None:
+            server = _find_server(place.data)
+            if server is None:
                 binaries = _find_binaries(place)
                 if not (place.data / "PG_VERSION").exists():
                     _create_cluster(place, binaries)
                 _remove_stale_files(place)
                 _run_server(place, binaries)
-                postmaster = _find_postmaster(place.data)
+                server = _find_server(place.data)
             # A server that was just killed may still look alive; it is started again.
-            if postmaster is not None and _answers(place, postmaster):
-                return postmaster.url
+            if server is not None and _answers(place, server):
+                return server.url
     raise _start_error(place, "the server stopped as soon as it had started")
 
 
 def stop(home: Path) -> bool:
     """Stop the server of `home` with its clients' connections; return whether it was running."""
     place = _find_place(home)
-    if _find_postmaster(place.data) is None:
+    if _find_server(place.data) is None:
         return False
     with _locked(home, place):
-        if (postmaster := _find_postmaster(place.data)) is None:
+        if (server := _find_server(place.data)) is None:
             return False
         _run(
             place, "did not stop", [_find_binaries(place) / "pg_ctl", "stop", "-w", "-m", "fast", "-D", place.data]
         )
-        if postmaster.socket_folder != place.data:
+        if server.socket_folder != place.data:
             with suppress(OSError):  # not empty: something else was put there
-                postmaster.socket_folder.rmdir()
+                server.socket_folder.rmdir()
     return True
 
 
-def status(home: Path) -> EmbeddedStatus:
-    """Return whether and where the server of `home` runs."""
-    data = _find_place(home).data
-    postmaster = _find_postmaster(data)
-    return EmbeddedStatus(data, postmaster.pid, postmaster.url) if postmaster else EmbeddedStatus(data)
+def status(home: Path) -> EmbeddedServer | None:
+    """Return the running server of `home`; None when it does not run."""
+    return _find_server(_find_place(home).data)
 
 
 # --- the folder and its user -----------------------------------------------------------------------------
@@ -249,21 +237,12 @@ def _copy_binaries(place: _Place, package: Path, install: Path) -> Path:
 def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str = "") -> None:
     """Run one of PostgreSQL's programs as the server's user, without the caller's PG… variables."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
-    user = place.user
+    options: dict[str, Any] = {"cwd": place.folder, "env": environment | {"LC_ALL": "C"}, "text": True}
+    if place.user is not None:
+        options |= {"user": place.user.pw_uid, "group": place.user.pw_gid, "extra_groups": []}
     try:
-        subprocess.run(
-            command,
-            input=stdin,
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=place.folder,
-            env=environment | {"LC_ALL": "C"},
-            timeout=_START_SECONDS * 2,
-            user=user.pw_uid if user else None,
-            group=user.pw_gid if user else None,
-            extra_groups=[] if user else None,
-        )
+        limit = _START_SECONDS * 2
+        subprocess.run(command, input=stdin, capture_output=True, check=True, timeout=limit, **options)
     except subprocess.CalledProcessError as exc:
         reason = (exc.stderr.strip().splitlines() or [str(exc)])[-1]
         raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {reason}") from exc
@@ -274,7 +253,7 @@ def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str 
 # --- the server ------------------------------------------------------------------------------------------
 
 
-def _find_postmaster(data: Path) -> _Postmaster | None:
+def _find_server(data: Path) -> EmbeddedServer | None:
     """The live server of this cluster, from its pid file; None when its process is dead, a zombie, or another
     program that was given the same number later."""
     try:
@@ -287,7 +266,7 @@ def _find_postmaster(data: Path) -> _Postmaster | None:
         ) from exc
     if len(lines) < 5 or not lines[0].strip().isdigit() or not _works_in(int(lines[0]), data):
         return None
-    return _Postmaster(int(lines[0]), Path(lines[4].strip()))
+    return EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
 
 
 def _works_in(pid: int, data: Path) -> bool:
@@ -378,7 +357,7 @@ def _socket_folder(place: _Place) -> Path:
     return folder
 
 
-def _answers(place: _Place, postmaster: _Postmaster) -> bool:
+def _answers(place: _Place, server: EmbeddedServer) -> bool:
     """Wait until the server answers, e.g. while it recovers from a crash; False when it has gone away."""
     try:
         import psycopg
@@ -386,9 +365,9 @@ def _answers(place: _Place, postmaster: _Postmaster) -> bool:
         raise MissingExtra("the database driver is not installed", hint="pip install 'medlive[service]'") from exc
 
     deadline = time.monotonic() + _START_SECONDS
-    while _find_postmaster(place.data) is not None:
+    while _find_server(place.data) is not None:
         try:
-            psycopg.connect(postmaster.url.replace("+psycopg", ""), connect_timeout=10).close()
+            psycopg.connect(server.url.replace("+psycopg", ""), connect_timeout=10).close()
             return True
         except psycopg.OperationalError as exc:
             if time.monotonic() > deadline:

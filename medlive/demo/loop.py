@@ -111,7 +111,7 @@ async def run_demo(
     settings = demo_settings(settings, live)
     done = DemoResult(recording=None if live is None or live.record_to is None else _new_recording(live))
     who = f"{live.model} at {live.base_url}" if live else "recorded replies of a language model"
-    was_running = embedded.status(settings.home).running
+    was_running = embedded.status(settings.home) is not None
     stages: list[tuple[str, str, Callable[[Settings, DemoResult], Any]]] = [
         ("evidence", "indexing the sample evidence", _evidence),
         ("harvest", "harvesting four sample communities over HTTP into PostgreSQL", _harvest),

@@ -38,6 +38,12 @@ def empty_home() -> Iterator[Path]:
     yield from folders()
 
 
+def running(home: Path) -> embedded.EmbeddedServer:
+    server = embedded.status(home)
+    assert server is not None
+    return server
+
+
 def query(url: str, sql: str) -> object:
     with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
         cursor = connection.execute(sql)
@@ -47,19 +53,18 @@ def query(url: str, sql: str) -> object:
 
 def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
     embedded.stop(home)
-    assert not embedded.status(home).running
+    assert embedded.status(home) is None
     assert embedded.stop(home) is False
     url = embedded.start(home)
-    first = embedded.status(home)
-    assert first.running
+    first = running(home)
     assert first.url == url
     assert query(url, "SELECT current_database()") == "medlive"
     assert query(url, "SHOW listen_addresses") == ""
     assert embedded.start(home) == url
-    assert embedded.status(home).pid == first.pid
+    assert running(home).pid == first.pid
     assert (first.data.stat().st_mode & 0o077) == 0
     assert embedded.stop(home) is True
-    assert not embedded.status(home).running
+    assert embedded.status(home) is None
 
 
 def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
@@ -70,40 +75,39 @@ def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> 
     urls = {process.communicate(timeout=60)[0] for process in started}
     assert [process.returncode for process in started] == [0, 0, 0]
     assert len(urls) == 1
-    assert embedded.status(empty_home).running
+    assert embedded.status(empty_home) is not None
 
 
 def test_the_server_outlives_a_kill_of_the_process_that_started_it(home: Path) -> None:
     script = START + "; sys.stdout.flush(); import time; time.sleep(20)"
     with subprocess.Popen([sys.executable, "-c", script, str(home)], stdout=subprocess.PIPE, text=True) as starter:
         url = starter.stdout.readline().strip()
-        pid = embedded.status(home).pid
+        pid = running(home).pid
         query(url, "CREATE TABLE kept AS SELECT 41 + 1 AS n")
         starter.kill()
     assert embedded.start(home) == url
-    assert embedded.status(home).pid == pid
+    assert running(home).pid == pid
     assert query(url, "SELECT n FROM kept") == 42
 
 
 def test_a_killed_server_is_started_again_with_its_data(home: Path) -> None:
     url = embedded.start(home)
     query(url, "CREATE TABLE kept_too AS SELECT 42 AS n")
-    pid = embedded.status(home).pid
-    assert pid is not None
+    pid = running(home).pid
     os.kill(pid, signal.SIGKILL)
     assert embedded.start(home) == url
-    assert embedded.status(home).pid != pid
+    assert running(home).pid != pid
     assert query(url, "SELECT n FROM kept_too") == 42
 
 
 def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path) -> None:
     embedded.start(home)
-    data = embedded.status(home).data
+    data = running(home).data
     lines = (data / "postmaster.pid").read_text().splitlines()
     embedded.stop(home)
     lines[0] = str(os.getpid())
     (data / "postmaster.pid").write_text("\n".join(lines) + "\n")
-    assert not embedded.status(home).running
+    assert embedded.status(home) is None
     assert query(embedded.start(home), "SELECT 1") == 1
 
 
@@ -171,7 +175,7 @@ def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
     closed.mkdir(mode=0o700)
     inside = closed / "home"
     url = embedded.start(inside)
-    data = embedded.status(inside).data
+    data = running(inside).data
     try:
         assert query(url, "SELECT 1") == 1
         assert (closed.stat().st_mode & 0o777) == 0o700

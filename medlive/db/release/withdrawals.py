@@ -182,13 +182,13 @@ async def load_errata(session: AsyncSession) -> Errata:
     entries: list[Erratum] = []
     for found in withdrawals:
         places: dict[str | None, list[tuple[str, int]]] = defaultdict(list)
-        wanted = criteria[found.case_id, found.revision].get(found.criterion_id or "", found.criterion_digest)
+        wanted = criteria[found.case_id, found.revision].get(found.criterion_id, found.criterion_digest)
         for version, revision in members[found.case_id]:
-            digests = criteria[found.case_id, revision] if found.criterion_id else {None: wanted or ""}
-            for name, digest in digests.items():
-                if name is None or digest == wanted:
-                    places[name].append((version, revision))
-        entries += [_erratum(found, i, places[i], frozen) for i in sorted(places, key=lambda i: i or "")]
+            # A whole case is found in each; it has no digest, as the criterion None has none.
+            digests = criteria[found.case_id, revision] if found.criterion_id else {None: None}
+            for name in (name for name, digest in digests.items() if digest == wanted):
+                places[name].append((version, revision))
+        entries += [_erratum(found, i, places[i], frozen) for i in sorted(places, key=str)]
     return Errata(entries=tuple(entries))
 
 
@@ -228,12 +228,12 @@ async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, in
     return found
 
 
-async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str | None, str]]:
+async def _criteria_of_withdrawn(session: AsyncSession) -> dict[tuple[str, int], dict[str | None, str | None]]:
     """(case, revision) → criterion id → digest, of every revision of the cases that lost a criterion."""
     touched = select(WithdrawalRow.case_id).where(WithdrawalRow.criterion_id.is_not(None))
     row = CriterionRow
     query = select(row.case_id, row.revision, row.criterion_id, row.criterion).where(row.case_id.in_(touched))
-    found: dict[tuple[str, int], dict[str | None, str]] = defaultdict(dict)
+    found: dict[tuple[str, int], dict[str | None, str | None]] = defaultdict(dict)
     for case_id, revision, criterion_id, criterion in await session.execute(query):
         found[case_id, revision][criterion_id] = text_digest(criterion)
     return found

@@ -299,14 +299,14 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     found: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:
-        met = [
-            one
-            for one in loose
-            if one[0] not in found and any(leaf in other or other in leaf for leaf in one[2] for other in wanted)
-        ]
+        met = [one for one in loose if one[0] not in found and _overlap(one[2], wanted)]
         found |= {digest for digest, *_ in met}
         wanted = _long_texts([_parsed(reply) for _, task, _, reply in met if task.startswith("screener")])
     return found
+
+
+def _overlap(texts: Sequence[str], others: Sequence[str]) -> bool:
+    return any(one in other or other in one for one in texts for other in others)
 
 
 def _long_texts(value: Any) -> list[str]:

@@ -85,12 +85,26 @@ async def save_threads(
     if fetch_ids is None:  # whoever has fetches has harvested the source, and named it then
         await ensure_sources(session, {t.source for t in threads}, SourceKind.FILE)
     pks = await _lock_threads(session, threads)
-    revisions = await _revisions_of(session, pks)
+    fetches = fetch_ids or [None] * len(threads)
+    assumed = assumed_posted_at or [False] * len(threads)
+    origins: list[dict[str, Any]] = [
+        {"fetch_id": fetch_id, "import_run_id": import_run_id} for fetch_id in fetches
+    ]
+    origins = [origin | {"posted_at_assumed": one} for origin, one in zip(origins, assumed, strict=True)]
+    items = list(zip(threads, pks, origins, strict=True))
+    return await _add_revisions(session, items, latest=fetch_ids is not None)
+
+
+async def _add_revisions(
+    session: AsyncSession, threads: Sequence[tuple[Thread, int, dict[str, Any]]], *, latest: bool
+) -> list[SavedThread]:
+    """Add what is new of (thread, its number, its origin), compared with the latest revision or with any."""
+    revisions = await _revisions_of(session, [pk for _, pk, _ in threads])
     rows: list[dict[str, Any]] = []
     plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
-    for n, (thread, thread_pk) in enumerate(zip(threads, pks, strict=True)):
+    for thread, thread_pk, origin in threads:
         digest, before = thread.digest, revisions.setdefault(thread_pk, [])
-        candidates = reversed(before) if fetch_ids is None else before[-1:]
+        candidates = before[-1:] if latest else reversed(before)
         same = next((one for one in candidates if one[1] == digest), None)
         if same is not None:
             plan.append((thread_pk, same[0], same[2], "unchanged"))
@@ -98,21 +112,9 @@ async def save_threads(
         revision = before[-1][0] + 1 if before else 1
         before.append((revision, digest, 0))
         plan.append((thread_pk, revision, 0, "new" if revision == 1 else "revised"))
-        fetch_id = fetch_ids[n] if fetch_ids else None
-        is_assumed = assumed_posted_at is not None and assumed_posted_at[n]
-        rows.append(
-            row_of(
-                ThreadRevisionRow,
-                thread,
-                thread_id=thread_pk,
-                revision=revision,
-                digest=digest,
-                posted_at_assumed=is_assumed and thread.posted_at is not None,
-                messages=[_message_json(m) for m in thread.messages],
-                fetch_id=fetch_id,
-                import_run_id=import_run_id if fetch_id is None else None,
-            )
-        )
+        row = row_of(ThreadRevisionRow, thread, thread_id=thread_pk, revision=revision, digest=digest, **origin)
+        row["posted_at_assumed"] = origin["posted_at_assumed"] and thread.posted_at is not None
+        rows.append(row | {"messages": [_message_json(m) for m in thread.messages]})
     inserted = await insert_rows(session, ThreadRevisionRow, rows, returning=("id", "thread_id", "revision"))
     added = {(thread_pk, revision): revision_pk for revision_pk, thread_pk, revision in inserted}
     return [SavedThread(pk, number or added[pk, revision], status) for pk, revision, number, status in plan]
