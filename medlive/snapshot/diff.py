@@ -85,6 +85,10 @@ class CaseDiff:
     criteria: tuple[CriterionEdit, ...] = ()
     """If `fields` is empty too, only the revision's number changed."""
 
+    def field(self, name: str) -> FieldEdit | None:
+        """Return the edit of a field, if it changed."""
+        return next((edit for edit in self.fields if edit.name == name), None)
+
     def edited(self) -> Iterator[str]:
         """Yield what changed, each once: names of fields, and `criteria <edit>`."""
         yield from (edit.name for edit in self.fields)
@@ -150,12 +154,13 @@ def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> Snapsho
 def diff_cases(old: Path, new: Path) -> Iterator[CaseDiff]:
     """Yield every case that differs between two snapshots, by case id. Raises BadInput."""
     for one, other in pair_cases(read_cases(old), read_cases(new)):
-        if one is None and other is not None:
+        if one is not None and other is not None:
+            if (found := _revision(one, other)) is not None:
+                yield found
+        elif other is not None:
             yield CaseDiff(ChangeKind.ADDED, other.case_id, None, other.row["revision"])
-        elif other is None and one is not None:
+        elif one is not None:
             yield CaseDiff(ChangeKind.WITHDRAWN, one.case_id, one.row["revision"], None)
-        elif one is not None and other is not None and (found := _revision(one, other)) is not None:
-            yield found
 
 
 def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
@@ -168,32 +173,34 @@ def _revision(old: CaseRows, new: CaseRows) -> CaseDiff | None:
 
 
 def _criteria(before: Sequence[Row], now: Sequence[Row]) -> Iterator[CriterionEdit]:
-    """Yield the edits of a rubric, in its present order, then what was removed.
+    """Yield the edits of a rubric, in its present order, then what was removed."""
+    left, right = [_content(row) for row in before], [_content(row) for row in now]
+    if left == right:
+        return
+    pairs, removed = _pair_criteria(left, right)
+    shifted = bool(removed) or len(pairs) < len(right)
+    for place, row in enumerate(right):
+        old = pairs.get(place)
+        if edits := (Edit.ADDED,) if old is None else tuple(_edits(old, row, shifted)):
+            yield CriterionEdit(edits, old, row)
+    for row in sorted(removed, key=lambda r: int(r["position"])):
+        yield CriterionEdit((Edit.REMOVED,), row, None)
+
+
+def _pair_criteria(left: list[Row], right: list[Row]) -> tuple[dict[int, Row], list[Row]]:
+    """Return the former criterion for each place in the present rubric that has one, and those that were removed.
 
     A criterion is recognised by its text, and by its id only where its text is new: ids that are numbered anew
     after a removal would else make every later criterion seem rewritten.
     """
-    left, right = [_content(row) for row in before], [_content(row) for row in now]
-    if left == right:
-        return
     pairs: dict[int, Row] = {}
-    for keys in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
-        candidates: dict[tuple[Any, ...], list[Row]] = {}
-        for row in left:
-            candidates.setdefault(tuple(row[name] for name in keys), []).append(row)
+    for names in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
         for place, row in enumerate(right):
-            matching = candidates.get(tuple(row[name] for name in keys))
-            if place not in pairs and matching:
-                pairs[place] = matching.pop(0)
-        left = [row for rows in candidates.values() for row in rows]
-    shifted = bool(left) or len(pairs) < len(right)
-    for place, row in enumerate(right):
-        old = pairs.get(place)
-        edits = (Edit.ADDED,) if old is None else tuple(_edits(old, row, shifted))
-        if edits:
-            yield CriterionEdit(edits, old, row)
-    for row in sorted(left, key=lambda r: int(r["position"])):
-        yield CriterionEdit((Edit.REMOVED,), row, None)
+            match = next((old for old in left if all(old[n] == row[n] for n in names)), None)
+            if place not in pairs and match is not None:
+                pairs[place] = match
+                left.remove(match)
+    return pairs, left
 
 
 def _edits(old: Row, new: Row, shifted: bool) -> Iterator[Edit]:

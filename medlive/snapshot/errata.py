@@ -22,7 +22,7 @@ from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
-from medlive.snapshot.verify.leaks import find_unstorable
+from medlive.snapshot.verify.text_checks import find_unstorable
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey

@@ -12,11 +12,10 @@ import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
+from datetime import timedelta
 from enum import StrEnum
-from functools import cache, lru_cache
+from functools import cache
 from importlib.metadata import version
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
@@ -25,9 +24,8 @@ from medlive.digest import digest_bytes, digest_json
 from medlive.errors import CheckFailed
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
 from medlive.snapshot.manifest import Provenance
-from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, last_day, week_end
-from medlive.snapshot.verify.disguise import as_read, find_disguise, find_markup
-from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, week_end
+from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_markup, find_unstorable
 
 if TYPE_CHECKING:
     from medlive.deidentify.identifiers import Identifier
@@ -98,45 +96,37 @@ _LANGUAGES: Final = frozenset(("en", "zh"))
 _THEMES: Final = frozenset(theme.value for theme in Theme)
 _AXES: Final = frozenset(axis.value for axis in Axis)
 _SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
-_MAX_ID: Final = 200
 
 MAX_TEXT: Final = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `folder.MAX_LINE`."""
 
 
-@lru_cache(maxsize=4096)
-def _last_day(version: str) -> date | None:
-    return None if week_end(version) is None else last_day(version)
-
-
 def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
     """Find what makes a case's rows illegal in a snapshot; `verify` applies the same rules."""
-
-    def hit(detail: str, gate: Gate = Gate.ROW) -> GateHit:
-        return GateHit(gate, case.case_id, detail)
-
-    if not CASE_ID.fullmatch(case.case_id):
-        yield hit("the id has spaces, slashes or control characters, is empty or too long")
-    if case.language not in _LANGUAGES:
-        yield hit(f"language {case.language!r}")
-    if case.theme not in _THEMES:
-        yield hit(f"theme {case.theme!r}")
-    if case.specialty not in _SPECIALTIES:
-        yield hit(f"specialty {case.specialty!r}")
-    if (last := _last_day(case.first_release)) is None:
-        yield hit(f"first release {case.first_release!r}")
-    elif case.posted_at > last:
-        yield hit(f"posted on {case.posted_at}, after its first release {case.first_release}")
-    for name, text in (("narrative", case.narrative), ("query", case.query), ("advice", case.advice)):
-        if not text or text.isspace():
-            yield hit(f"{name} is empty")
+    for detail in _case_faults(case):
+        yield GateHit(Gate.ROW, case.case_id, detail)
     if not any(c.points > 0 for c in case.criteria):
-        yield hit("no criterion has positive points", Gate.RUBRIC)
+        yield GateHit(Gate.RUBRIC, case.case_id, "no criterion has positive points")
     if len({c.criterion_id for c in case.criteria}) != len(case.criteria):
-        yield hit("two criteria share an id", Gate.RUBRIC)
+        yield GateHit(Gate.RUBRIC, case.case_id, "two criteria share an id")
     for place, criterion in enumerate(case.criteria, start=1):
         for detail in _criterion_faults(criterion, place, case):
-            yield hit(f"criterion {place}: {detail}", Gate.RUBRIC)
+            yield GateHit(Gate.RUBRIC, case.case_id, f"criterion {place}: {detail}")
+
+
+def _case_faults(case: SnapshotCase) -> Iterator[str]:
+    if not CASE_ID.fullmatch(case.case_id):
+        yield "the id has spaces, slashes or control characters, is empty or too long"
+    for name, allowed in (("language", _LANGUAGES), ("theme", _THEMES), ("specialty", _SPECIALTIES)):
+        if getattr(case, name) not in allowed:
+            yield f"{name} {getattr(case, name)!r}"
+    if (end := week_end(case.first_release)) is None:
+        yield f"first release {case.first_release!r}"
+    elif case.posted_at > end + timedelta(days=1):  # a day more, for time zones
+        yield f"posted on {case.posted_at}, after its first release {case.first_release}"
+    for name in ("narrative", "query", "advice"):
+        if not getattr(case, name).strip():
+            yield f"{name} is empty"
 
 
 def _criterion_faults(criterion: SnapshotCriterion, place: int, case: SnapshotCase) -> Iterator[str]:
@@ -149,19 +139,11 @@ def _criterion_faults(criterion: SnapshotCriterion, place: int, case: SnapshotCa
         yield f"position {criterion.position}"
     if criterion.case_id != case.case_id or criterion.revision != case.revision:
         yield f"belongs to {criterion.case_id} revision {criterion.revision}"
-    if not _is_numbered(criterion.criterion_id, f"{case.case_id}-c"):
+    owner, _, number = criterion.criterion_id.rpartition("-c")
+    if owner != case.case_id or not re.fullmatch("[1-9][0-9]*", number) or len(criterion.criterion_id) > 200:
         yield "its id is not the case's, -c and a number"
-    if not text or text.isspace():
+    if not text.strip():
         yield "is empty"
-
-
-def _is_numbered(criterion_id: str, prefix: str) -> bool:
-    number = criterion_id.removeprefix(prefix)
-    return (
-        criterion_id.startswith(prefix)
-        and re.fullmatch("[1-9][0-9]*", number) is not None
-        and len(criterion_id) <= _MAX_ID
-    )
 
 
 def content_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
@@ -202,11 +184,6 @@ def _text_hits(text: str, language: str, scan: Scanner) -> Iterator[tuple[Gate, 
             yield Gate.IDENTIFIERS, f"a {contact}, spelled otherwise"
         for identifier in scan(plain, language):
             yield Gate.IDENTIFIERS, f"a {identifier.kind}, spelled otherwise"
-
-
-def case_hits(case: SnapshotCase, scan: Scanner, lint: Linter) -> list[GateHit]:
-    """Every reason in a case's rows to keep it out: its `row_hits` and its `content_hits`."""
-    return [*row_hits(case), *content_hits(case, scan, lint)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,22 +245,17 @@ def release_hits(
         by_language: How many it has in each language.
         minimum_by_language: How many it must have in each language.
     """
-    hits: list[GateHit] = []
-    if by_rules := sorted({e.role for e in provenance.engines if e.engine == "rules"}):
-        detail = f"the rules engine, which makes no clinical judgement, was {', '.join(by_rules)}"
-        hits.append(GateHit(Gate.ENGINE, None, detail))
-    if replayed := sorted({e.role for e in provenance.engines if e.engine == "recorded"}):
-        detail = f"a recording, in which the rules engine may stand in, was {', '.join(replayed)}"
-        hits.append(GateHit(Gate.ENGINE, None, detail))
-    for name, value in (
-        ("engines", provenance.engines),
-        ("prompts", provenance.prompts),
-        ("evidence", provenance.evidence),
-        ("thresholds", provenance.thresholds),
-        ("code version", provenance.code_version),
+    hits = []
+    for engine, what in (
+        ("rules", "the rules engine, which makes no clinical judgement"),
+        ("recorded", "a recording, in which the rules engine may stand in"),
     ):
-        if not value:
-            hits.append(GateHit(Gate.PROVENANCE, None, f"the provenance names no {name}"))
+        if roles := sorted({e.role for e in provenance.engines if e.engine == engine}):
+            hits.append(GateHit(Gate.ENGINE, None, f"{what}, was {', '.join(roles)}"))
+    for name in ("engines", "prompts", "evidence", "thresholds", "code_version"):
+        if not getattr(provenance, name):
+            detail = f"the provenance names no {name.replace('_', ' ')}"
+            hits.append(GateHit(Gate.PROVENANCE, None, detail))
     if cases < minimum:
         hits.append(GateHit(Gate.MINIMUM, None, f"{cases} cases, at least {minimum} are asked for"))
     for language, least in sorted(minimum_by_language.items()):
@@ -306,8 +278,7 @@ DECIDING_MODULES: Final = (
     "rubric/lint.py",
     "rubric/model.py",
     "snapshot/gates.py",
-    "snapshot/verify/disguise.py",
-    "snapshot/verify/leaks.py",
+    "snapshot/verify/text_checks.py",
     "text/neutral.py",
     "text/normalise.py",
     "text/quantities.py",
@@ -336,62 +307,36 @@ def gates_digest(package: Path = PACKAGE) -> str:
 
 _CHUNK: Final = 64
 """Cases per unit of work, about 0.1 s."""
-_QUEUED: Final = 2
-"""Chunks submitted per process, so that none is idle and memory stays bounded."""
 
 
 def check_many(cases: Iterable[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
     """Yield each case's id and its `content_hits` by the standard scanner and linter, in order.
 
-    Args:
-        cases: The cases, read lazily in this thread.
-        processes: 1 checks in this process, more in as many worker processes.
-
-    Raises:
-        ValueError: If `processes` is less than 1.
-        GateWorkerDied: If a worker ends before its work is done.
+    `processes`: 1 checks in this process, more in as many worker processes. Raises GateWorkerDied if a worker ends
+    before its work is done.
     """
-    if processes < 1:
-        raise ValueError("processes must be at least 1")
     if processes == 1:
-        scan, lint = standard_scanner(), standard_linter()
-        return ((case.case_id, content_hits(case, scan, lint)) for case in cases)
-    return _check_in_workers(iter(cases), processes)
-
-
-def _check_in_workers(cases: Iterator[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
-    from collections import deque
-    from concurrent.futures import Future, ProcessPoolExecutor
+        yield from map(_check_one, cases)
+        return
+    from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
     from multiprocessing import get_context
 
     # Spawned, since a fork of a process with threads and an event loop may hang.
-    waiting: deque[Future[list[tuple[str, list[GateHit]]]]] = deque()
-    pool = ProcessPoolExecutor(processes, mp_context=get_context("spawn"), initializer=_standard_tools)
     try:
-        for chunk in iter(lambda: list(islice(cases, _CHUNK)), []):
-            waiting.append(pool.submit(_check_chunk, chunk))
-            if len(waiting) > processes * _QUEUED:
-                yield from waiting.popleft().result()
-        while waiting:
-            yield from waiting.popleft().result()
+        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
+            yield from pool.map(_check_one, cases, chunksize=_CHUNK)
     except BrokenProcessPool as exc:
         raise GateWorkerDied(
             "a worker process ended before it had checked its cases",
             hint="the usual reason is too little memory: use fewer processes",
         ) from exc
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
 
 
 @cache
 def _standard_tools() -> tuple[Scanner, Linter]:
-    """The scanner and linter of a worker, with their tables built."""
-    scan, lint = standard_scanner(), standard_linter()
-    scan("", None)
-    return scan, lint
+    return standard_scanner(), standard_linter()
 
 
-def _check_chunk(cases: Sequence[SnapshotCase]) -> list[tuple[str, list[GateHit]]]:
-    scan, lint = _standard_tools()
-    return [(case.case_id, content_hits(case, scan, lint)) for case in cases]
+def _check_one(case: SnapshotCase) -> tuple[str, list[GateHit]]:
+    return case.case_id, content_hits(case, *_standard_tools())

@@ -17,8 +17,7 @@ from medlive.digest import canonical_json
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
-from medlive.snapshot.verify.disguise import find_disguise
-from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.snapshot.verify.text_checks import find_contact, find_disguise, find_unstorable
 
 CHANGES: Final = "changes.json"
 CHANGE_SECTIONS: Final = {"added": "case_id", "revised": "case_id", "withdrawn": "case_id"}
@@ -170,11 +169,12 @@ def _entries(sections: Mapping[str, Mapping[str, Entry]] | None) -> Iterable[tup
 def _read(
     root: Path, name: str, expected: Entry, faults: Faults, leaks: Faults
 ) -> dict[str, dict[str, Entry]] | None:
-    """Read a ledger by section and key; None with a fault if an entry is not of the format."""
+    """Read a ledger by section and key; None with a fault if it is not valid."""
     try:
         head, sections = read_ledger(root, name)
-        for entries in ((section, entry) for section in sections for entry in sections[section]):
-            _MODELS[entries[0]].model_validate(entries[1])
+        for section, entries in sections.items():
+            for entry in entries:
+                _MODELS[section].model_validate(entry)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
         faults.add(name, "entries of the format", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300])
@@ -185,8 +185,11 @@ def _read(
     if head != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    for section, key, entry in _entries({s: {e[keys[s]]: e for e in sections[s]} for s in sections}):
-        reason = entry.get("reason", "")
-        if leak := find_unstorable(reason) or find_disguise(reason) or find_contact(reason):
+    found = {section: {entry[key]: entry for entry in sections[section]} for section, key in keys.items()}
+    for section, key, entry in _entries(found):
+        if leak := next((leak for find in _LEAKS if (leak := find(entry.get("reason", "")))), None):
             leaks.add(f"{name}: {section} {key!r}"[:300], "a reason of plain text without addresses", leak)
-    return {section: {entry[key]: entry for entry in sections[section]} for section, key in keys.items()}
+    return found
+
+
+_LEAKS: Final = (find_unstorable, find_disguise, find_contact)

@@ -6,7 +6,7 @@ A case does not know in which snapshot it stands: `stamped` adds the canary of t
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Any, Final
 
 from medlive.digest import canonical_json, digest_bytes
@@ -46,16 +46,8 @@ class SnapshotCriterion:
     """In [-10, 10], never 0."""
 
     def row(self) -> dict[str, Any]:
-        """The criterion as a row of `data/criteria.jsonl`."""
-        return {
-            "criterion_id": self.criterion_id,
-            "case_id": self.case_id,
-            "revision": self.revision,
-            "position": self.position,
-            "criterion": self.criterion,
-            "axis": self.axis,
-            "points": self.points,
-        }
+        """The criterion as a row of `data/criteria.jsonl`, without the canary."""
+        return {name: getattr(self, name) for name in CRITERION_FIELDS if name != "canary"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,20 +78,9 @@ class SnapshotCase:
             object.__setattr__(self, "posted_at", day)
 
     def row(self) -> dict[str, Any]:
-        """The case as a row of `data/cases.jsonl`, its criteria left out."""
-        return {
-            "case_id": self.case_id,
-            "revision": self.revision,
-            "first_release": self.first_release,
-            "language": self.language,
-            "source": self.source,
-            "posted_at": self.posted_at.isoformat(),
-            "specialty": self.specialty,
-            "theme": self.theme,
-            "narrative": self.narrative,
-            "query": self.query,
-            "advice": self.advice,
-        }
+        """The case as a row of `data/cases.jsonl`, its criteria and the canary left out."""
+        row = {name: getattr(self, name) for name in CASE_FIELDS if name != "canary"}
+        return row | {"posted_at": self.posted_at.isoformat()}
 
     def record(self) -> dict[str, Any]:
         """The case as one nested record: its row, and under `criteria` the criteria's rows."""
@@ -107,31 +88,15 @@ class SnapshotCase:
 
 
 CASE_FIELDS: Final[Mapping[str, type]] = {
-    "case_id": str,
-    "revision": int,
-    "first_release": str,
-    "language": str,
-    "source": str,
-    "posted_at": str,
-    "specialty": str,
-    "theme": str,
-    "narrative": str,
-    "query": str,
-    "advice": str,
-    "canary": str,
-}
+    "case_id": str, "revision": int, "first_release": str, "language": str, "source": str, "posted_at": str,
+    "specialty": str, "theme": str, "narrative": str, "query": str, "advice": str, "canary": str,
+}  # fmt: skip
 """Columns of cases, in order, with the type of their JSON value."""
 
 CRITERION_FIELDS: Final[Mapping[str, type]] = {
-    "criterion_id": str,
-    "case_id": str,
-    "revision": int,
-    "position": int,
-    "criterion": str,
-    "axis": str,
-    "points": int,
-    "canary": str,
-}
+    "criterion_id": str, "case_id": str, "revision": int, "position": int, "criterion": str, "axis": str,
+    "points": int, "canary": str,
+}  # fmt: skip
 """Columns of criteria, in order, with the type of their JSON value."""
 
 
@@ -202,11 +167,3 @@ def livemedbench_end() -> bytes:
 def line(row: Mapping[str, Any]) -> bytes:
     """A row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot hold."""
     return canonical_json(dict(row)).encode("utf-8") + b"\n"
-
-
-def last_day(version: str) -> date:
-    """The last day a case of that version may be posted on: its Sunday, and a day more for time zones."""
-    end = week_end(version)
-    if end is None:
-        raise ValueError(f"{version!r} is no ISO week of the form YYYY.WNN")
-    return end + timedelta(days=1)

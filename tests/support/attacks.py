@@ -22,7 +22,7 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case
-from medlive.snapshot.gates import case_hits, standard_linter, standard_scanner
+from medlive.snapshot.gates import content_hits, row_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -192,7 +192,7 @@ async def way_of(thread: Thread, engine: Engine, retriever: Retriever, judge: En
     if rubric is None:
         return Way(done, None, ())
     case = _case(thread, language, done, rubric)
-    hits = case_hits(case, standard_scanner(), standard_linter())
+    hits = [*row_hits(case), *content_hits(case, standard_scanner(), standard_linter())]
     return Way(done, case, tuple(f"{h.gate.value}: {h.detail}" for h in hits))
 
 

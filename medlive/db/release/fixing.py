@@ -59,7 +59,7 @@ _FAILS: Final = """
 """
 # What is held out stands at an older revision: a criterion that was withdrawn since may still be in it.
 # The parent knows most first releases; that of a case that it left out is looked up. `+ 7` from a week's Monday is
-# the day after its Sunday, as `last_day` allows for time zones.
+# the day after its Sunday, as `gates.row_hits` allows for time zones.
 _JUDGE: Final = f"""
     INSERT INTO judged
     SELECT found.*, status = 'ready' AND hits IS NOT NULL AND NOT ({_FAILS}) FROM (

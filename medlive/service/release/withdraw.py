@@ -17,8 +17,7 @@ from medlive.rubric.model import Criterion
 from medlive.service.paths import snapshots_path
 from medlive.snapshot.errata import MOST_REASON, WithdrawalKind, trusted_comment, write_errata_file
 from medlive.snapshot.gates import standard_scanner
-from medlive.snapshot.verify.disguise import as_read, find_disguise
-from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_unstorable
 
 TAKEN_DOWN_REASON = "taken down"
 """The public reason of every takedown; the reason given is not published."""

@@ -105,22 +105,19 @@ def _check_changes(found: dict[str, CaseDiff], ledgers: Ledgers, faults: Faults)
     """Check that `changes.json` lists each case exactly as it changed, and that first releases are kept."""
     if ledgers.changes is None:
         return
-    listed: dict[str, list[tuple[str, dict[str, Any]]]] = {}
-    for section, entries in ledgers.changes.items():
-        for case_id, entry in entries.items():
-            listed.setdefault(case_id, []).append((section, entry))
-    for case_id in sorted(found.keys() | listed.keys()):
-        case, where = found.get(case_id), f"{CHANGES}: {case_id!r}"[:300]
-        first = next((e for e in case.fields if e.name == "first_release"), None) if case else None
-        if case is not None and first is not None:
-            release = f"first release {first.old}, as in the parent"
-            faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
-            if len(case.fields) == 1 and not case.criteria and case.from_revision == case.to_revision:
-                case = None  # it is not revised otherwise
-        expected = [case.kind.value] if case else []
-        sections = [section for section, _ in listed.get(case_id, [])]
-        stated = listed[case_id][0][1]["from_revision"] if case_id in listed else None
-        if sections != expected:
-            faults.add(where, expected[0] if expected else "not listed", ", ".join(sections) or "not listed")
-        elif case is not None and stated != case.from_revision:
-            faults.add(where, f"from_revision {case.from_revision}", f"{stated}"[:50])
+    for case_id in sorted(found.keys() | {key for entries in ledgers.changes.values() for key in entries}):
+        entries = {section: es[case_id] for section, es in ledgers.changes.items() if case_id in es}
+        _check_change(case_id, found.get(case_id), entries, faults)
+
+
+def _check_change(case_id: str, case: CaseDiff | None, entries: dict[str, dict[str, Any]], faults: Faults) -> None:
+    if case is not None and (first := case.field("first_release")) is not None:
+        release = f"first release {first.old}, as in the parent"
+        faults.add(f"{CASES}: {case_id!r}"[:300], release, first.new[:50])
+        if len(case.fields) == 1 and not case.criteria and case.from_revision == case.to_revision:
+            case = None  # it is not revised otherwise
+    where, expected = f"{CHANGES}: {case_id!r}"[:300], case.kind.value if case else "not listed"
+    if ", ".join(entries) != (expected if case else ""):
+        faults.add(where, expected, ", ".join(entries) or "not listed")
+    elif case is not None and (stated := entries[expected]["from_revision"]) != case.from_revision:
+        faults.add(where, f"from_revision {case.from_revision}", f"{stated}"[:50])

@@ -14,8 +14,7 @@ from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import SnapshotCase, case_from_rows, commitment, livemedbench_end, livemedbench_piece
 from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows
-from medlive.snapshot.verify.disguise import find_disguise
-from medlive.snapshot.verify.leaks import find_contact, find_unstorable
+from medlive.snapshot.verify.text_checks import find_contact, find_disguise, find_unstorable
 
 _STEPS_OF_HITS: Final = {
     "no criterion has positive points": "positive",

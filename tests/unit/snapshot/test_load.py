@@ -7,7 +7,7 @@ import pytest
 
 from medlive.deidentify.detect import find_identifiers
 from medlive.errors import BadInput, CheckFailed
-from medlive.snapshot.gates import Gate, case_hits, release_hits
+from medlive.snapshot.gates import Gate, content_hits, release_hits, row_hits
 from medlive.snapshot.load import load_snapshot
 from tests.unit.snapshot.conftest import PROVENANCE, Freeze, make_case
 
@@ -53,7 +53,10 @@ def test_a_gate_keeps_a_case_out_and_says_why_without_quoting() -> None:
         make_case(8),
     ]
     hits = {
-        c.case_id: case_hits(c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else [])
+        c.case_id: [
+            *row_hits(c),
+            *content_hits(c, find_identifiers, lambda c: ["vague"] if c.case_id == "c008" else []),
+        ]
         for c in cases
     }
     assert [case_id for case_id, found in hits.items() if not found] == ["c000"]

@@ -1,13 +1,21 @@
-"""Text that reads differently than it is spelled: hidden characters, foreign letters, spread-out words.
+"""What no text of a snapshot may hold and a pattern can find; the release gates and `verify` both use these.
 
-Scanners see the spelling, readers see the page. The release gates and `verify` refuse the first two kinds, which
-no case needs; the gates scan the third as it reads.
+Addresses and handles, unstorable characters, and text that reads differently than it is spelled: scanners see the
+spelling, readers see the page. The gates scan for more (names, places, telephone numbers), also in the text as it
+reads.
 """
 
 import re
 import unicodedata
 from typing import Final
 
+_CONTACT: Final = re.compile(
+    r"(?P<url>[a-z]{2,8}://\S|\bwww\.[a-z0-9])"
+    r"|(?P<email>[\w.+-]{1,64}@[a-z0-9-]{1,63}\.[a-z]{2})"
+    r"|(?P<handle>(?<![\w.@])@[a-z_][\w.]{2,30})",
+    re.IGNORECASE,
+)
+_UNSTORABLE: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _HIDDEN: Final = re.compile(
     "[\u0080-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
     "\u2800\u3164\ue000-\uf8ff\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
@@ -46,6 +54,18 @@ _NEARLY_DIGITS: Final = re.compile(
     r"[\dOoIl|SB][\dOoIl|SB ._-]{5,18}[\dOoIl|SB](?![A-Za-z\d])"
 )
 _AS_DIGIT: Final = str.maketrans("OoIl|SB", "0011158")
+
+
+def find_contact(text: str) -> str | None:
+    """Return the kind of the first contact in a text ("url", "email", "handle"), or None."""
+    match = _CONTACT.search(text)
+    return match.lastgroup if match else None
+
+
+def find_unstorable(text: str) -> str | None:
+    """Return the first control character or lone surrogate of a text, as `U+0000`, or None."""
+    match = _UNSTORABLE.search(text)
+    return f"U+{ord(match.group()):04X}" if match else None
 
 
 def find_disguise(text: str) -> str | None:
