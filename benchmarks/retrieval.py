@@ -396,8 +396,7 @@ def bare_seconds(index: Path, manifest: IndexManifest, encoder: Encoder, questio
     import faiss
     import tantivy
 
-    from medlive.evidence.analysis import analyzer
-    from medlive.evidence.lexical import HEAD_BOOST
+    from medlive.evidence.lexical import HEAD_BOOST, analyzer
 
     assert manifest.dense is not None
     engine = tantivy.Index.open(str(index / manifest.data / "lexical"))

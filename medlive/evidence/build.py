@@ -46,7 +46,7 @@ from medlive.evidence.manifest import (
 )
 from medlive.evidence.open_index import DATA, DENSE, LEXICAL, VECTORS, check_index, check_sizes, open_store
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.store import PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, VectorStore, keys_of
 from medlive.integrity.lock import Locked, exclusive
 
@@ -117,14 +117,14 @@ def build_index(
         DiskFull: if the index does not fit.
         IndexCorrupt: if the index is damaged and contains other corpora; IndexOutdated likewise.
     """
-    names = [corpus.name for corpus in corpora]
+    names = {corpus.name for corpus in corpora}
     if not names:
         raise UsageError("expected at least one corpus")
-    for name in names:
-        if names.count(name) > 1:
-            raise UsageError(
-                f"two corpora are named {name!r}", hint="put both into one folder, or build each with its --name"
-            )
+    if len(names) < len(corpora):
+        raise UsageError(
+            f"two corpora have the same name, of {', '.join(sorted(names))}",
+            hint="put both into one folder, or build each with its --name",
+        )
     report = progress or (lambda _: None)
     with _locked(out):
         old = None if fresh else _existing_index(out, names)
@@ -172,29 +172,26 @@ def _build(
     report: Callable[[Progress], None],
 ) -> IndexManifest:
     readings = [_read(corpus, work / f"spool-{n}", report) for n, corpus in enumerate(corpora)]
-    names_given = {reading.corpus.name for reading in readings}
-    kept = [] if old is None else [entry for entry in old.corpora if entry.name not in names_given]
-    digests = {entry.name: entry.digest for entry in kept}
-    digests |= {reading.corpus.name: reading.survey.digest for reading in readings}
+    new = {reading.corpus.name: reading.survey.digest for reading in readings}
+    kept = {} if old is None else {entry.name: entry for entry in old.corpora if entry.name not in new}
+    digests = {name: entry.digest for name, entry in kept.items()} | new
     parameters = lexical.parameters()
     if (
         old is not None
         and (old.corpus_digests, old.parameters) == (digests, parameters)
-        and (_has_dense_side(old, plan) and _usable(out, old))
+        and _usable(out, old, plan)
     ):
         report(Progress("unchanged", None, old.passages))
         return old
 
     data = work / "data"
     data.mkdir()
-    counts = _write_passages(data, _all_passages(out, old, {entry.name for entry in kept}, readings), report)
-    for reading in readings:
-        reading.spool.unlink()
+    counts = _write_passages(data, _all_passages(out, old, kept, readings), report)
     encoder, part, reused, embedded = None, None, None, None
     if plan is not None:
         encoder, part, reused, embedded = _dense_side(out, data, plan, report)
     built_at = now()
-    entries = [*kept, *(_entry(reading, counts, built_at) for reading in readings)]
+    entries = [*kept.values(), *(_entry(reading, counts, built_at) for reading in readings)]
     manifest = IndexManifest(
         retriever="bm25" if part is None else "hybrid",
         reason=reason if plan is None else plan.reason,
@@ -254,14 +251,20 @@ def _dense_side(
     return EncoderEntry(**encoder.identity.model_dump(), where=plan.where), part, reused, embedded
 
 
-def _has_dense_side(old: IndexManifest, plan: DensePlan | None) -> bool:
-    """Whether the index already has the planned dense side."""
-    if plan is None or old.dense is None or old.encoder is None:
-        return plan is None and old.dense is None
-    if plan.kind is not None and plan.kind != old.dense.kind:
+def _usable(out: Path, old: IndexManifest, plan: DensePlan | None) -> bool:
+    """Whether the index can be searched and already has the planned dense side."""
+    if (plan is None) != (old.dense is None):
         return False
-    # An outdated location of the encoder would leave the index without one.
-    return (plan.encoder.identity.digest, plan.where) == (old.encoder.digest, old.encoder.where)
+    if plan is not None and old.dense is not None and old.encoder is not None:
+        # An outdated location of the encoder would leave the index without one.
+        planned = (plan.encoder.identity.digest, plan.where, plan.kind or old.dense.kind)
+        if planned != (old.encoder.digest, old.encoder.where, old.dense.kind):
+            return False
+    try:
+        check_index(out, old)
+    except EvidenceUnavailable:
+        return False
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,10 +294,9 @@ def _read(corpus: Corpus, spool: Path, report: Callable[[Progress], None]) -> _R
 
 
 def _all_passages(
-    out: Path, old: IndexManifest | None, kept: set[str], readings: Sequence[_Reading]
+    out: Path, old: IndexManifest | None, kept: Collection[str], readings: Sequence[_Reading]
 ) -> Iterator[Passage]:
     if old is not None and kept:
-        _check_passages(out, old, kept)
         yield from (passage for passage in open_store(out, old) if passage.corpus in kept)
     for reading in readings:
         with reading.spool.open("rb") as lines:
@@ -302,29 +304,26 @@ def _all_passages(
                 passage = reading.survey.kept(ordinal, from_line(line))
                 if passage is not None:
                     yield passage
+        reading.spool.unlink()
 
 
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:
     corpus, log = reading.corpus, reading.log
+    counted = ("documents", "boilerplate", "empty", "superseded", "retracted", "questioned")
     return CorpusEntry(
         name=corpus.name,
         kind=corpus.kind,
         digest=reading.survey.digest,
         licence=corpus.licence,
-        documents=log.documents,
         passages=counts[corpus.name],
-        boilerplate=log.boilerplate,
         repeated=len(reading.survey) - counts[corpus.name],
-        empty=log.empty,
-        superseded=log.superseded,
-        retracted=log.retracted,
-        questioned=log.questioned,
         problems=log.problem_count,
         built_at=built_at,
+        **{name: getattr(log, name) for name in counted},
     )
 
 
-def _existing_index(out: Path, names: Sequence[str]) -> IndexManifest | None:
+def _existing_index(out: Path, names: Collection[str]) -> IndexManifest | None:
     """Return the index whose other corpora are to be kept; None if there is none or it cannot be read."""
     try:
         manifest = read_manifest(out)
@@ -333,34 +332,13 @@ def _existing_index(out: Path, names: Sequence[str]) -> IndexManifest | None:
         return None
     except (IndexCorrupt, IndexOutdated) as exc:
         missing = named_corpora(out) - set(names)
-        if missing:
-            raise _cannot_keep(exc, missing) from exc
-        return None
+        if not missing:
+            return None
+        raise type(exc)(
+            f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be kept",
+            hint="name these corpora too, or start again without them; both with --fresh",
+        ) from exc
     return manifest
-
-
-def _check_passages(out: Path, manifest: IndexManifest, kept: set[str]) -> None:
-    """Raise IndexCorrupt if the stored passages have changed: they would keep their old digest."""
-    place = out / manifest.data / LINES
-    expected = next((entry.digest for entry in manifest.files if entry.path == LINES), None)
-    found = digest_file(place)
-    if found != expected:
-        raise _cannot_keep(IndexCorrupt(f"{place} has {found}, expected {expected}"), kept)
-
-
-def _cannot_keep(exc: IndexCorrupt | IndexOutdated, missing: Collection[str]) -> EvidenceUnavailable:
-    return type(exc)(
-        f"{exc.message}; it also contains {', '.join(sorted(missing))}, which cannot be kept",
-        hint="name these corpora too, or start again without them; both with --fresh",
-    )
-
-
-def _usable(out: Path, manifest: IndexManifest) -> bool:
-    try:
-        check_index(out, manifest)
-    except EvidenceUnavailable:
-        return False
-    return True
 
 
 def _files(data: Path) -> tuple[FileEntry, ...]:
@@ -385,19 +363,13 @@ def _activate(out: Path, data: Path, manifest: IndexManifest) -> None:
 
 def _remove_leftovers(out: Path) -> None:
     """Remove what killed builds and the previous index left behind; vectors stay."""
-    current: set[str] = set()
-    removed: tuple[str, ...] = (_BUILDING, DATA)
     try:
-        manifest = read_manifest(out)
-    except IndexMissing:
-        pass
-    except (IndexCorrupt, IndexOutdated):
+        removed, current = [_BUILDING, DATA], read_manifest(out).data
+    except EvidenceUnavailable:
         # Another version may read what this one does not: it stays until another index is in force.
-        removed = (_BUILDING,)
-    else:
-        current = {manifest.data}
+        removed, current = [_BUILDING], ""
     for place in out.iterdir():
-        if place.name.startswith(removed) and place.name not in current:
+        if place.name.startswith(tuple(removed)) and place.name != current:
             if place.is_dir():
                 shutil.rmtree(place, ignore_errors=True)
             else:

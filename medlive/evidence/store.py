@@ -8,8 +8,10 @@ import mmap
 from array import array
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import asdict
 from datetime import date
 from functools import lru_cache
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Self
 
@@ -35,17 +37,8 @@ _MASKS_KEPT = 8
 
 def to_line(passage: Passage) -> bytes:
     """The passage as one line of JSON with its line end."""
-    row = {
-        "id": passage.id,
-        "corpus": passage.corpus,
-        "title": passage.title,
-        "section": passage.section,
-        "text": passage.text,
-        "language": passage.language,
-        "published": None if passage.published is None else passage.published.isoformat(),
-        "url": passage.url,
-        "licence": passage.licence,
-    }
+    published = None if passage.published is None else passage.published.isoformat()
+    row = asdict(passage) | {"published": published}
     return canonical_json(row).encode("utf-8", "surrogatepass") + b"\n"
 
 
@@ -105,7 +98,7 @@ class PassageStore:
         for place, column in ((folder / DAYS, self._days), (folder / CORPORA, self._corpora)):
             if len(column) != len(self):
                 raise IndexCorrupt(f"{place} has {len(column)} entries, expected {len(self)}")
-        self.corpora: tuple[str, ...] = _names(folder / CORPUS_NAMES)
+        self.corpora: tuple[str, ...] = tuple(json.loads((folder / CORPUS_NAMES).read_bytes()))
         """The names of the corpora that have passages here."""
         self._newest = int(self._days.max())
         with self._place.open("rb") as handle:
@@ -131,16 +124,11 @@ class PassageStore:
         """Return the k best of (ordinal, score), highest score first, equal scores by passage id."""
         ranked = sorted(found, key=lambda pair: -pair[1])
         result: list[tuple[int, float]] = []
-        start = 0
-        while start < len(ranked) and len(result) < k:
-            end = start + 1
-            while end < len(ranked) and ranked[end][1] == ranked[start][1]:
-                end += 1
-            tied = ranked[start:end]
-            if len(tied) > 1:
-                tied.sort(key=lambda pair: self.get(pair[0]).id)
-            result += tied
-            start = end
+        for _, group in groupby(ranked, key=lambda pair: pair[1]):
+            tied = list(group)
+            result += sorted(tied, key=lambda pair: self.get(pair[0]).id) if len(tied) > 1 else tied
+            if len(result) >= k:
+                break
         return result[:k]
 
     def younger_than(self, day: date | None) -> bool:
@@ -173,13 +161,3 @@ def _column(place: Path, dtype: str) -> NDArray[Any]:
     if not size or size % width:
         raise IndexCorrupt(f"{place} has {size} bytes, expected a multiple of {width}")
     return np.memmap(place, dtype=dtype, mode="r")
-
-
-def _names(place: Path) -> tuple[str, ...]:
-    try:
-        names = json.loads(place.read_bytes())
-    except ValueError as exc:
-        raise IndexCorrupt(f"{place} is not a valid list of names: {exc}") from exc
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise IndexCorrupt(f"{place} is not a list of names")
-    return tuple(names)

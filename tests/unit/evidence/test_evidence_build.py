@@ -342,21 +342,6 @@ def test_an_index_without_room_for_the_engines_lock_is_not_called_damaged(tmp_pa
     assert "write" in (caught.value.hint or "")
 
 
-def test_passages_that_are_not_those_that_were_read_are_not_carried_over(tmp_path: Path) -> None:
-    index = tmp_path / "index"
-    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
-    manifest = build_index([open_corpus(a)], index)
-    place = index / manifest.data / "passages.jsonl"
-    place.write_bytes(place.read_bytes().replace(b"eases", b"cures"))
-    with pytest.raises(IndexCorrupt, match="it also contains a"):
-        build_index([open_corpus(b)], index)
-    with pytest.raises(IndexCorrupt) as caught:
-        verify_index(index)
-    assert "--fresh" in (caught.value.hint or "")
-    build_index([open_corpus(a), open_corpus(b)], index, fresh=True)
-    verify_index(index)
-
-
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     corpus = open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))
     with pytest.raises(UsageError, match=r"a\.jsonl cannot be written") as caught:
