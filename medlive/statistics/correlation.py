@@ -302,12 +302,7 @@ def rank_stability(
     rhos = [r for row in drawn if (r := spearman(row, truth)) is not None]
     low, high = np.percentile(order, [2.5, 97.5], axis=0, method="inverted_cdf")
     top: NDArray[np.bool_] = drawn == drawn.max(axis=1, keepdims=True)
-    return RankStability(
-        tuple(names),
-        items,
-        float(np.mean(rhos)) if rhos else None,
-        float(np.percentile(rhos, 2.5)) if rhos else None,
-        tuple(int(np.floor(x)) for x in low),
-        tuple(int(np.ceil(x)) for x in high),
-        tuple(float(x) for x in (top / top.sum(axis=1, keepdims=True)).mean(axis=0)),
-    )
+    mean, least = (float(np.mean(rhos)), float(np.percentile(rhos, 2.5))) if rhos else (None, None)
+    best, worst = (tuple(int(x) for x in ends) for ends in (np.floor(low), np.ceil(high)))
+    first = tuple(float(x) for x in (top / top.sum(axis=1, keepdims=True)).mean(axis=0))
+    return RankStability(tuple(names), items, mean, least, best, worst, first)

@@ -59,12 +59,10 @@ class AspectQuality:
 
     aspect: str
     values: int
-    """The number of values on its scale."""
     raters: tuple[RaterShare, ...]
     ac1: Estimate
     """Over all raters at once, on the original values."""
     equal: Estimate
-    """The share of equal pairs of ratings."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +70,8 @@ class Quality:
     """The ratings of a run's cases."""
 
     cases: str
-    """The cases' snapshot or file."""
     cases_digest: str
     n: int
-    """Cases of the run."""
     files: str
     aspects: tuple[AspectQuality, ...]
     draws: int

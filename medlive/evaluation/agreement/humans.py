@@ -78,7 +78,6 @@ class RatingCollector:
     """
 
     names: Sequence[str]
-    """The files' names."""
     items: Mapping[str, Place] | None = None
     """The criteria of a run's item ids; None without a run."""
     digests: list[str] = field(default_factory=list)
@@ -86,12 +85,10 @@ class RatingCollector:
     faults: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     ratings: Counter[str] = field(default_factory=Counter)
-    """How many decisions each rater gave."""
     verdicts: dict[Place, dict[str, bool | None]] = field(default_factory=dict)
     scores: dict[str, dict[str, float]] = field(default_factory=dict)
     lines: dict[Place | str, str] = field(default_factory=dict)
     again: list[str] = field(default_factory=list)
-    """Where a rating is repeated."""
     foreign: list[str] = field(default_factory=list)
     """Where an item is not one of the run's."""
     unscored: int = 0
@@ -226,13 +223,14 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
 def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> None:
     """Add the ratings of a row. Raises ValueError where it is none."""
     rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
-    if rater is None or (case_id is None and item is None):
+    if rater is None or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
         place = found.place(item) if item else (case_id or "", criterion or "")
         found.verdict(where, place, rater, _met(values["met"]))
-    if case_id and "score" in values and (values["score"] not in (None, "") or not has_verdict):
+    given = values.get("score") not in (None, "")
+    if case_id and (given or ("score" in values and not has_verdict)):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")

@@ -53,7 +53,6 @@ class CaseLevel:
     method: str
     """"rubric", "direct", or the name of a baseline."""
     judge: str
-    """The grader or raters."""
     pearson: Correlation
     spearman: Correlation
     mean: Estimate
@@ -71,7 +70,6 @@ class Coverage:
     """How many criteria and cases can be compared."""
 
     criteria: int
-    """Criteria of the run."""
     rated: int
     """Criteria of the run with at least one human rating."""
     rated_twice: int
@@ -143,10 +141,7 @@ def meta_run(
     grader = grader_of(run)
     name = grader_name(grader)
     notes = list(run.notes)
-    files = [human] if isinstance(human, Path) else list(human)
-    if adjudicator is not None and not files:
-        raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
-    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers))) if files else None
+    people = _read_people([human] if isinstance(human, Path) else human, adjudicator, run)
     coverage, criteria = None, None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
@@ -166,26 +161,26 @@ def meta_run(
             "medlive eval grade --repeats with itself",
         )
     info = run.run.info
-    return Meta(
-        run={
-            "folder": run_dir.absolute().name,
-            "model": info.model,
-            "template": info.template.name,
-            "cases": info.cases.name,
-            "cases_digest": info.cases.digest,
-            "n": len(run.run.cases),
-        },
-        grader={**asdict(grader), "name": name},
-        human=None if people is None else _about(people, adjudicator),
-        coverage=coverage,
-        criteria=criteria,
-        cases=levels,
-        repeated=again,
-        graders=graders,
-        draws=draws,
-        seed=seed,
-        notes=tuple(notes),
-    )
+    about = {
+        "folder": run_dir.absolute().name, "model": info.model, "template": info.template.name,
+        "cases": info.cases.name, "cases_digest": info.cases.digest, "n": len(run.run.cases),
+    }  # fmt: skip
+    described = None if people is None else _about(people, adjudicator)
+    return Meta(about, {**asdict(grader), "name": name}, described, coverage, criteria, levels, again, graders,
+                draws, seed, tuple(notes))  # fmt: skip
+
+
+def _read_people(files: Sequence[Path], adjudicator: str | None, run: GradedRun) -> HumanRatings | None:
+    if not files:
+        if adjudicator is not None:
+            raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
+        return None
+    people = read_humans(*files, items=places_of(items_of(run.run.cases, run.answers)))
+    if adjudicator not in (None, *people.raters):
+        raise UsageError(
+            f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
+        )
+    return people
 
 
 def _single_verdict_notes(criteria: Reliability) -> list[str]:
@@ -218,15 +213,10 @@ def _criteria(
     run: GradedRun, people: HumanRatings, adjudicator: str | None, name: str, notes: list[str], **draws: int
 ) -> tuple[dict[str, int], Reliability | None]:
     """Counts of criteria, and the figures of those that people rated."""
-    if adjudicator is not None and adjudicator not in people.raters:
-        raise UsageError(
-            f"{people.name} has no ratings by {adjudicator!r}; its raters are {', '.join(people.raters)}"
-        )
     known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
-    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
-    raters = tuple(rater for rater in people.raters if rater in rated_by)
+    raters = _raters_of_criteria(people, adjudicator)
     codes = _codes(people, places, raters)
     decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
@@ -246,6 +236,11 @@ def _criteria(
     found = reliability(Panel(raters, codes, clusters, cases, name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
     return coverage, found
+
+
+def _raters_of_criteria(people: HumanRatings, adjudicator: str | None) -> tuple[str, ...]:
+    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
+    return tuple(rater for rater in people.raters if rater in rated_by)
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:

@@ -135,7 +135,6 @@ class Reliability:
     people_macro_f1: Estimate
     """The mean over pairs, an upper bound for the grader."""
     grader: tuple[PairAgreement, ...]
-    """Against each rater."""
     majority: PairAgreement | None
     """Against the majority, or with an adjudicator against the agreed or adjudicated verdict; None with fewer than
     three raters and no adjudicator."""
@@ -318,14 +317,11 @@ class GraderPair:
     criteria: PairAgreement
     """On the criteria that both graders decided."""
     spearman: Correlation
-    """Of the case scores."""
     kendall: Correlation
     pearson: Correlation
     mean_difference: Estimate
-    """Mean of the first's minus the second's case score."""
     mean_absolute_difference: Estimate
     top: Overlap | None
-    """None if no case is scored by both."""
     unlike: int
     """Cases left out because the graders had different answers or rubrics."""
 

@@ -73,7 +73,6 @@ class ErrataUse(_Frozen):
     mode: ErrataMode
     version: str
     file: Annotated[str, Field(pattern=r"^[^/\\\\]*$")] | None
-    """The name of the errata's file."""
     digest: str | None
     checked_with: str | None
     problem: str | None
@@ -104,7 +103,6 @@ class BundleInfo(_Frozen):
     cases: CasesUse
     grader: Grader
     answers: bool
-    """Whether it contains answers and grades."""
     canary: str | None
     """The snapshot's, also in every row of answers and grades; None for cases from a file."""
     signing: SigningUse | None

@@ -67,9 +67,7 @@ class Verification:
     snapshots_folder: Path | None = None
     """The folder beside the snapshot that may contain errata."""
     withdrawn: RunErrata | None = None
-    """What locally known errata affect."""
     recomputed: dict[str, Any] | None = None
-    """The scores as recomputed here."""
 
     def require_file(self, name: str) -> bytes:
         """Return the content of a file. Raises Skip if it is missing."""

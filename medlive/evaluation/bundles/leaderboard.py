@@ -41,11 +41,8 @@ class Ranking:
     conditions: Conditions
     table: ScoreTable
     ranked: tuple[BundleReport, ...]
-    """In the given order."""
     left_out: RunErrata
-    """Withdrawn cases and criteria, left out for all entries."""
     notes: tuple[str, ...]
-    """Notes on its entries."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +52,6 @@ class Leaderboard:
     rankings: tuple[Ranking, ...]
     """The largest first, then in the given order; scores of different rankings are not comparable."""
     unranked: tuple[tuple[BundleReport, str], ...]
-    """Each with the reason."""
 
 
 def rank_bundles(

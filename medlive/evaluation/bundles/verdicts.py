@@ -46,10 +46,14 @@ def verdicts(state: Verification, out: Faults) -> None:
         out.add(BUNDLE, f"medlive {__version__}, which parsed the replies here", printable(info.code_version)[:40])
     # A missing row counts as ungraded, like a row without a verdict.
     wanted = sum(case_id in answers for case_id, _ in order)
-    if (open_ := wanted - sum(grade.met is not None for grade in grades)) > 0:
-        state.add_note(f"{open_} of {wanted} criteria are ungraded")
-    if unverifiable:
-        state.add_note(f"{unverifiable} of {len(grades)} verdicts have no stored reply to check them against")
+    open_ = wanted - sum(grade.met is not None for grade in grades)
+    notes = {
+        f"{open_} of {wanted} criteria are ungraded": open_,
+        f"{unverifiable} of {len(grades)} verdicts have no stored reply to check them against": unverifiable,
+    }
+    for note, n in notes.items():
+        if n > 0:
+            state.add_note(note)
 
 
 class _Case:

@@ -143,9 +143,7 @@ class BundleReport:
     path: Path
     steps: tuple[StepResult, ...]
     info: BundleInfo | None
-    """None when it could not be read."""
     trust: Trust
-    """What the signature says."""
     run: GradedRun | None
     """The bundle's run, if every step that it depends on passed."""
     book: bytes | None = None
@@ -216,16 +214,8 @@ def verify_bundle(
     state = Verification(path, files, packing_faults, public_keys, snapshot, errata_file)
     signature, *others = results = run_steps(state, STEPS)
     usable = signature.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)
-    return BundleReport(
-        path,
-        results,
-        state.info,
-        state.trust,
-        graded(state) if usable else None,
-        files.get(EVIDENCE_FILE) if usable else None,
-        state.errata,
-        state.withdrawn,
-    )
+    run, book = (graded(state), files.get(EVIDENCE_FILE)) if usable else (None, None)
+    return BundleReport(path, results, state.info, state.trust, run, book, state.errata, state.withdrawn)
 
 
 STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (

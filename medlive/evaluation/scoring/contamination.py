@@ -43,7 +43,6 @@ class PaperFigure:
     full: Mean
     post: Mean
     difference: float | None
-    """full - post."""
     low: float | None
     high: float | None
 
@@ -86,7 +85,6 @@ class ModelContamination:
     did: Effect | None
     """Its advantage on cases that it may have seen, over models that cannot have seen them."""
     did_against: tuple[str, ...]
-    """The models that it is compared with."""
     placebo: PlaceboTable | None
     mixes: tuple[Mix, ...]
     newer: Mean | None
@@ -126,7 +124,6 @@ class ContaminationTable:
     cutoff."""
     arms: tuple[ArmDrop, ...]
     registry: str
-    """Where the cutoffs are written."""
     warnings: tuple[str, ...]
 
 

@@ -35,11 +35,9 @@ class FoundErrata:
     """The errata that apply to a run."""
 
     path: Path | None
-    """None if no errata were found."""
     errata: Errata
     """Empty where none were found or they could not be read."""
     digest: str | None = None
-    """The digest of the file."""
     key: str | None = None
     """The id of the key whose signature was checked; None: no key was given."""
     problem: str | None = None
@@ -108,7 +106,6 @@ class ErrataSearch:
     """Where to look for errata."""
 
     file: Path | None = None
-    """The only file to use."""
     home: Path | None = None
     """The folder of snapshots to use where there are no errata beside the run's own snapshot."""
     public_key: "PublicKey | None" = None

@@ -107,16 +107,10 @@ def _batch(models: list[int], scored: Sequence[Sequence[CaseScore]], rows: Place
     axes = sorted({c.axis for c in criteria if c.axis is not None})
     numbers: dict[str | None, int] = {axis: place for place, axis in enumerate(axes)} | {None: -1}
     verdicts = [[score.met.get(c.id) for score in scored[m] for c in score.case.criteria] for m in models]
-    return _Batch(
-        models,
-        cases,
-        rows,
-        axes,
-        np.repeat(rows, [len(case.criteria) for case in cases]),
-        np.array([c.points for c in criteria], dtype=np.float64),
-        np.array([numbers[c.axis] for c in criteria], dtype=np.int_),
-        np.array(verdicts, dtype=np.float64).T,
-    )
+    points = np.array([c.points for c in criteria], dtype=np.float64)
+    axis = np.array([numbers[c.axis] for c in criteria], dtype=np.int_)
+    row = np.repeat(rows, [len(case.criteria) for case in cases])
+    return _Batch(models, cases, rows, axes, row, points, axis, np.array(verdicts, dtype=np.float64).T)
 
 
 class Grid:
@@ -261,20 +255,13 @@ class Grid:
         for group in range(count):
             rows = np.flatnonzero(groups == group)
             (n, mean), (of, least), (_, most) = (self._means(values[rows]) for values in points)
-            out.append(
-                [
-                    Estimate(
-                        n=int(n[i]),
-                        mean=float(mean[i]) if n[i] else None,
-                        low=_end(lows[group, i], n[i]),
-                        high=_end(highs[group, i], n[i]),
-                        least=float(least[i]),
-                        most=float(most[i]),
-                        of=int(of[i]),
-                    )
-                    for i in range(points[0].shape[1])
-                ]
-            )
+            out.append([
+                Estimate(
+                    int(n[i]), float(mean[i]) if n[i] else None, _end(lows[group, i], n[i]),
+                    _end(highs[group, i], n[i]), float(least[i]), float(most[i]), int(of[i]),
+                )
+                for i in range(points[0].shape[1])
+            ])  # fmt: skip
         return out
 
     def _means(self, values: Floats) -> tuple[Places, Floats]:

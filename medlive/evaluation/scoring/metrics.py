@@ -38,7 +38,6 @@ class CaseScore:
     case: EvaluationCase
     state: CaseState
     answer: AnswerState | None
-    """None without an answer."""
     met: Mapping[str, bool | None]
     """Criterion id → met, not met, or None for ungraded; empty when unanswered."""
     score: float | None
@@ -74,21 +73,23 @@ def case_score(
     paper = metric is Metric.PAPER
     state, most = answer.state if answer else None, case.positive_points
     if answer is None or not answer.gradable:
-        low = _bounded(_sum(case.criteria, -1) / most, paper) if most > 0 else 0.0
-        high = 1.0 if most > 0 else 0.0
-        return CaseScore(case, CaseState.UNANSWERED, state, {}, None if paper else 0.0, low, high)
+        return _unanswered(case, state, paper)
     known = {c.id: met.get(c.id) for c in case.criteria}
     if most <= 0:
         return CaseScore(case, CaseState.UNSCORABLE, state, known, None if paper else 0.0, 0.0, 0.0)
     sure = sum(c.points for c in case.criteria if known[c.id])
     ungraded = [c for c in case.criteria if known[c.id] is None]
     low, high = (_bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1))
-    if ungraded:
-        found = CaseScore(case, CaseState.PARTLY_GRADED, state, known, None, low, high)
-    else:
-        found = CaseScore(case, CaseState.SCORED, state, known, low, low, high)
+    kind, score = (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
+    found = CaseScore(case, kind, state, known, score, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
-    return found if paper or found.score == sure / most else with_figure(found, sure / most)
+    return found if paper or score == sure / most else with_figure(found, sure / most)
+
+
+def _unanswered(case: EvaluationCase, state: AnswerState | None, paper: bool) -> CaseScore:
+    most, point = case.positive_points, None if paper else 0.0
+    low, high = (_bounded(_sum(case.criteria, -1) / most, paper), 1.0) if most > 0 else (0.0, 0.0)
+    return CaseScore(case, CaseState.UNANSWERED, state, {}, point, low, high)
 
 
 def _sum(criteria: Iterable[EvaluationCriterion], sign: int) -> float:

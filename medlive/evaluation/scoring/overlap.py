@@ -62,15 +62,10 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
             rows.setdefault(value, []).append(row)
     kept = [v for v in sorted(rows) if ((~np.isnan(scores[rows[v]])).sum(axis=0) >= LEAST).all()]
     means = np.array([np.nanmean(scores[rows[v]], axis=0) for v in kept]).reshape(len(kept), scores.shape[1])
-    return Profiles(
-        kind,
-        tuple(kept),
-        tuple(value for value in sorted(rows) if value not in kept),
-        tuple(model.label for model in table.models),
-        tuple(tuple(float(x) for x in row) for row in means),
-        pearson_matrix(means),
-        pearson_matrix(means.T),
-    )
+    left_out = tuple(value for value in sorted(rows) if value not in kept)
+    labels = tuple(model.label for model in table.models)
+    shown = tuple(tuple(float(x) for x in row) for row in means)
+    return Profiles(kind, tuple(kept), left_out, labels, shown, pearson_matrix(means), pearson_matrix(means.T))
 
 
 def worst_cases(table: ScoreTable) -> WorstCases:
@@ -91,15 +86,8 @@ def worst_cases(table: ScoreTable) -> WorstCases:
         inside = sum(1 for row in edges if row in order[:k])
         tied[label] = inside if inside < len(edges) else 0
     sets = [frozenset(ids) for ids in found.values()]
-    return WorstCases(
-        tuple(found),
-        k,
-        len(common),
-        found,
-        tied,
-        tuple(tuple(jaccard(a, b) for b in sets) for a in sets),
-        k / (2 * len(common) - k) if k else None,
-    )
+    shared = tuple(tuple(jaccard(a, b) for b in sets) for a in sets)
+    return WorstCases(tuple(found), k, len(common), found, tied, shared, k / (2 * len(common) - k) if k else None)
 
 
 def stability(table: ScoreTable) -> RankStability | None:

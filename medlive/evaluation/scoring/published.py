@@ -43,7 +43,6 @@ class CaseFigure:
     """What the published script makes of one graded case."""
 
     case_id: str
-    """The benchmark's case, as text."""
     month: str | None
     value: float
     """Not clipped; it may be no finite number."""

@@ -57,7 +57,6 @@ class Rates:
     criteria: int
     """Of gradable answers."""
     ungraded: int
-    """Criteria without a verdict."""
     partly_graded: int
     """Cases with an ungraded criterion."""
     unanswered: int
@@ -82,7 +81,6 @@ class Coverage:
 
     label: str
     cases: int
-    """Of its run."""
     scored: int
     """With a score."""
     missing: tuple[str, ...]
@@ -107,6 +105,11 @@ class ModelScore:
     def slice(self, kind: str, value: str) -> Estimate | None:
         """The estimate of one slice; None where the model has no such slice."""
         return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
+
+    def mean_of(self, kind: str, value: str) -> float | None:
+        """The mean of one slice, likewise."""
+        estimate = self.slice(kind, value)
+        return estimate.mean if estimate else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -283,21 +286,19 @@ def month_table(table: ScoreTable) -> MonthTable:
     found = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        return table_of_figures(
-            {
-                label: [(c.case.month, c.figure) for c in found[label].cases if c.figure is not None]
-                for label in table.labels or found
-            }
-        )
+        return table_of_figures({label: _figures(found[label]) for label in table.labels or found})
     models = [found[label] for label in sorted(found)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
     rows = []
     for month, n in sorted(Counter(month for month in cases.values() if month).items()):
-        estimates = [model.slice("month", month) for model in models]
-        rows.append((month, tuple(e.mean if e else None for e in estimates), n))
+        rows.append((month, tuple(model.mean_of("month", month) for model in models), n))
     overall = tuple(model.overall.mean for model in models)
     return MonthTable(tuple(model.label for model in models), tuple(rows), overall, len(cases))
+
+
+def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
+    return [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
