@@ -10,7 +10,7 @@ from medlive.curation import controller, screener, validator
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
-from medlive.curation.elements import visible_text
+from medlive.curation.elements import visible_messages
 from medlive.curation.model import Alignment, Call, Curation, ElementStatus, Hold, Outcome, Reason, Side, Stage
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import read_case, reading_holds
@@ -56,14 +56,8 @@ async def curate(
         respondents: An engine for each role of ROLES.
         run_date: Evidence published later is not cited.
     """
-    state = Curation(
-        outcome=Outcome.FAILED,
-        stage=Stage.SCREENER,
-        reason=None,
-        detail="",
-        thresholds=settings.thresholds,
-        engines={role: respondents[role].identity.as_json() for role in ROLES},
-    )
+    engines = {role: respondents[role].identity.as_json() for role in ROLES}
+    state = Curation(thresholds=settings.thresholds, engines=engines)
     chain = _Chain(thread, language, respondents, settings, state, retriever, run_date)
     return await chain.finish(chain.run())
 
@@ -120,25 +114,23 @@ def with_holds(curation: Curation, holds: tuple[Hold, ...]) -> Curation:
     return replace(curation, outcome=Outcome.HELD, reason=holds[0].reason, detail=details[:2000], holds=holds)
 
 
+@dataclass(slots=True)
 class _Chain:
     """One thread's curation; `state` is what is known so far, kept when a step fails."""
 
-    def __init__(
-        self,
-        thread: Thread,
-        language: str,
-        respondents: Mapping[str, Engine],
-        settings: CurationSettings,
-        state: Curation,
-        retriever: Retriever | None = None,
-        run_date: date | None = None,
-    ) -> None:
-        self._thread, self._settings, self.state = thread, settings, state
-        self._retriever, self._run_date = retriever, run_date
-        self._calls: list[Call] = []
-        self._agents = {role: Agent(respondents[role], self._calls, language) for role in ROLES}
-        self._control: ElementControl | None = None
-        self._consult = ""
+    thread: Thread
+    language: str
+    respondents: Mapping[str, Engine]
+    settings: CurationSettings
+    state: Curation
+    retriever: Retriever | None = None
+    run_date: date | None = None
+    calls: list[Call] = field(default_factory=list)
+    control: ElementControl | None = None
+    consult: str = ""
+
+    def _agent(self, role: str) -> Agent:
+        return Agent(self.respondents[role], self.calls, self.language)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
         """Await the work; a failure of an agent becomes the outcome, and the calls are added."""
@@ -146,7 +138,7 @@ class _Chain:
             result = await work
         except AgentFailure as failure:
             result = replace(self.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
-        return replace(result, calls=tuple(self._calls))
+        return replace(result, calls=tuple(self.calls))
 
     async def run(self) -> Curation:
         """Run the steps; each returns a rejection, which ends the chain, or None."""
@@ -175,22 +167,22 @@ class _Chain:
         return validator.Brief(query, self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE))
 
     async def _screen(self) -> Curation | None:
-        self._set(elements=await screener.screen(self._thread, self._agents["screener"]))
+        self._set(elements=await screener.screen(self.thread, self._agent("screener")))
         return self._reject_empty_side()
 
     async def _check_elements(self, *, judged: bool) -> Curation | None:
         self._set(stage=Stage.CONTROLLER)
-        if self._control is None:
-            self._control = ElementControl(
-                self._thread,
+        if self.control is None:
+            self.control = ElementControl(
+                self.thread,
                 self.state.elements,
-                screener=self._agents["screener"],
-                judge=self._agents["controller"],
+                screener=self._agent("screener"),
+                judge=self._agent("controller"),
             )
         try:
-            await self._control.run(judged=judged)
+            await self.control.run(judged=judged)
         finally:
-            self._set(elements=self._control.elements, checks=tuple(self._control.checks))
+            self._set(elements=self.control.elements, checks=tuple(self.control.checks))
         rejection = self._reject_unsupported() or self._reject_empty_side()
         return rejection or (self._reject_insufficient() if judged else None)
 
@@ -208,15 +200,15 @@ class _Chain:
         """The rejection under the strict rule; otherwise an unsupported element holds the case in the end."""
         ids = {e.id for e in self.state.elements if e.status is not ElementStatus.KEPT}
         failed = [f"{c.subject}: {c.detail}" for c in self.state.checks if c.subject in ids and not c.passed]
-        if not (self._settings.strict and failed):
+        if not (self.settings.strict and failed):
             return None
         return self._reject(Reason.UNSUPPORTED_ELEMENT, "; ".join(failed))
 
     async def _judge_query(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
-        s_cc, category = await validator.judge_query(self._case.query, self._agents["validator"])
+        s_cc, category = await validator.judge_query(self._case.query, self._agent("validator"))
         self._set(s_cc=s_cc, query_category=category)
-        return None if self._settings.exhaustive else self._query_rejection()
+        return None if self.settings.exhaustive else self._query_rejection()
 
     def _query_rejection(self) -> Curation | None:
         category = self.state.query_category
@@ -226,41 +218,41 @@ class _Chain:
         return self._reject(Reason.QUERY_NOT_CLINICAL, detail)
 
     async def _judge_sufficiency(self) -> Curation | None:
-        requirements, self._consult = await validator.judge_sufficiency(self._case, self._agents["validator"])
+        requirements, self.consult = await validator.judge_sufficiency(self._case, self._agent("validator"))
         self._set(requirements=requirements)
         return self._reject_insufficient()
 
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
         self._set(s_inf=validator.sufficiency(self.state.requirements, self._case.narrative))
-        return None if self._settings.exhaustive else self._sufficiency_rejection()
+        return None if self.settings.exhaustive else self._sufficiency_rejection()
 
     def _sufficiency_rejection(self) -> Curation | None:
-        limit, s_inf = self._settings.thresholds.sufficiency, self.state.s_inf
+        limit, s_inf = self.settings.thresholds.sufficiency, self.state.s_inf
         if s_inf is None or s_inf > limit:
             return None
         missing = "; ".join(i.requirement for i in self.state.requirements if not (i.present or i.prudent))
-        detail = f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self._consult}"
+        detail = f"S_inf = {s_inf:.3f}, not above {limit}; missing: {missing}; {self.consult}"
         return self._reject(Reason.INSUFFICIENT_NARRATIVE, detail)
 
     async def _judge_alignment(self) -> Curation | None:
         self._set(stage=Stage.VALIDATOR)
-        assert self._retriever is not None
-        agent, case = self._agents["validator"], self._case
+        assert self.retriever is not None
+        agent, case = self._agent("validator"), self._case
         stated = await validator.state_claims(case, agent)
-        each = validator.passages_each(len(stated), self._settings.top_k)
+        each = validator.passages_each(len(stated), self.settings.top_k)
         queries = [claim.query for claim in stated]
-        hits = await self._retriever.search(queries, k=each, not_after=self._run_date)
+        hits = await self.retriever.search(queries, k=each, not_after=self.run_date)
         s_align, claims = await validator.judge_alignment(
-            case, stated, hits, agent, confirm_veto=self._settings.confirm_veto
+            case, stated, hits, agent, confirm_veto=self.settings.confirm_veto
         )
-        self._set(s_align=s_align, claims=claims, index=self._retriever.identity)
+        self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         # Passed already, unless all of V is computed.
         if earlier := self._query_rejection() or self._sufficiency_rejection():
             return earlier
         if against := [f"{c.element_id}: {c.reason}" for c in claims if c.verdict is Alignment.CONTRADICTED]:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
-        limit = self._settings.thresholds.alignment
+        limit = self.settings.thresholds.alignment
         if s_align > limit:
             return None
         supported = f"{sum(c.verdict is Alignment.SUPPORTED for c in claims)} of {len(claims)} supported"
@@ -269,15 +261,21 @@ class _Chain:
     async def write(self) -> Curation:
         """Write N and A, cross-examine and read them a second time."""
         self._set(stage=Stage.CONTROLLER)
-        agents, elements = self._agents, tuple(e for side in Side for e in self.state.side(side))
+        elements = tuple(e for side in Side for e in self.state.side(side))
         text, checks, problem = await controller.write(
-            elements, writer=agents["controller"], judge=agents["reader"], doubter=agents["validator"]
+            elements,
+            writer=self._agent("controller"),
+            judge=self._agent("reader"),
+            doubter=self._agent("validator"),
         )
         self._set(checks=self.state.checks + checks, text=text)
-        if count := self._settings.cross_questions:
-            whole, written = visible_text(self._thread), f"{text.narrative}\n{text.advice}"
-            self._set(cross_examination=await cross_examine(whole, written, agents["controller"], count=count))
-        reading = await read_case(self._thread, text, elements, agents["reader"])
+        if count := self.settings.cross_questions:
+            shown = [self.thread.title, *(m.text for m in visible_messages(self.thread))]
+            whole, written = "\n\n".join(shown).strip(), f"{text.narrative}\n{text.advice}"
+            self._set(
+                cross_examination=await cross_examine(whole, written, self._agent("controller"), count=count)
+            )
+        reading = await read_case(self.thread, text, elements, self._agent("reader"))
         self._set(second_reading=reading)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
         return with_holds(kept, (*reading_holds(reading), *self._chain_holds(problem)))

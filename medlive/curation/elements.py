@@ -20,11 +20,6 @@ def visible_messages(thread: Thread) -> tuple[Message, ...]:
     return tuple(m for m in thread.messages if m.role is Role.PATIENT or m.is_advice_source)
 
 
-def visible_text(thread: Thread) -> str:
-    """The title and the visible messages as one text."""
-    return "\n\n".join([thread.title, *(m.text for m in visible_messages(thread))]).strip()
-
-
 def message_text(thread: Thread, message_id: str) -> str:
     """The text of a message or the title; empty for an unknown id."""
     if message_id == TITLE:

@@ -308,11 +308,11 @@ class CaseText:
 class Curation:
     """Every decision about one thread revision; all of it is stored."""
 
-    outcome: Outcome
-    stage: Stage  # Where it ended; RUBRIC when kept
-    reason: Reason | None  # None only when kept; that of the first hold when held
-    detail: str
-    thresholds: Thresholds
+    outcome: Outcome = Outcome.FAILED
+    stage: Stage = Stage.SCREENER  # Where it ended; RUBRIC when kept
+    reason: Reason | None = None  # None only when kept; that of the first hold when held
+    detail: str = ""
+    thresholds: Thresholds = field(default_factory=Thresholds)
     elements: tuple[Element, ...] = ()
     query_category: ElyCategory | None = None
     s_cc: int | None = None
