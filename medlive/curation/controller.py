@@ -85,24 +85,26 @@ class ElementControl:
         reply = await self._judge.ask(
             SupportReply, inputs, lambda reply: check_ids([v.id for v in reply.verdicts], wanted)
         )
-        verdicts = {v.id: v for v in reply.verdicts}
-        findings = {i: v.reason for i, v in verdicts.items() if not v.supported}
+        findings = {v.id: v.reason for v in reply.verdicts if not v.supported}
+        reasons = {v.id: v.reason for v in reply.verdicts}
         doubted: dict[str, tuple[str, ...]] = {}
         for element in elements:
-            self._note(Check.SUPPORTED, element.id, element.id not in findings, verdicts[element.id].reason)
-            if element.kind is Kind.QUESTION:
-                continue  # the question may combine all that the patient wrote
-            message = message_text(self._thread, element.message_id)
-            if found := controls.find_suspicions(element.statement, element.quote, message):
+            self._note(Check.SUPPORTED, element.id, element.id not in findings, reasons[element.id])
+            if found := self._suspicions(element):
                 self._note(Check.SUSPICION, element.id, False, "; ".join(found))
                 if element.id not in findings:
                     doubted[element.id] = found
-        if doubted:
-            for identity, difference in (await self._ask_doubt(doubted)).items():
-                self._note(Check.SUPPORTED_AGAIN, identity, not difference, difference)
-                if difference:
-                    findings[identity] = difference
+        for identity, difference in (await self._ask_doubt(doubted) if doubted else {}).items():
+            self._note(Check.SUPPORTED_AGAIN, identity, not difference, difference)
+            if difference:
+                findings[identity] = difference
         return findings
+
+    def _suspicions(self, element: Element) -> tuple[str, ...]:
+        if element.kind is Kind.QUESTION:
+            return ()  # the question may combine all that the patient wrote
+        message = message_text(self._thread, element.message_id)
+        return controls.find_suspicions(element.statement, element.quote, message)
 
     async def _ask_doubt(self, doubted: Mapping[str, tuple[str, ...]]) -> dict[str, str]:
         elements = [self._elements[i] for i in doubted]
@@ -190,7 +192,15 @@ class _TextControl:
             self.checks.append(controls.check_text_numbers(side.value, text, sources, self._round))
         if not all(c.passed for c in self.checks):
             return  # certain errors go back before anything is paid
-        reply = await self._judge(judge)
+        doubted = self._compare(await self._judge(judge))
+        if doubted:
+            sources_of = {side.value: "\n".join(self._stated[side]) for side in doubted}
+            statements = [Statement(s.value, self._written[s], "", s.value, found) for s, found in doubted.items()]
+            for subject, difference in (await _ask_doubt(sources_of, statements, doubter)).items():
+                self._note(Check.SUPPORTED_AGAIN, subject, difference)
+
+    def _compare(self, reply: TextReply) -> dict[Side, tuple[str, ...]]:
+        """Note what the engine and the suspicions say; the texts that only code suspects."""
         doubted: dict[Side, tuple[str, ...]] = {}
         for side, text in self._written.items():
             problems = [f"{p.words!r}: {p.problem}" for p in reply.problems if p.text == side.value]
@@ -200,11 +210,7 @@ class _TextControl:
                 self._note(Check.SUSPICION, side.value, "; ".join(found))
                 if not problems:
                     doubted[side] = found
-        if doubted:
-            sources_of = {side.value: "\n".join(self._stated[side]) for side in doubted}
-            statements = [Statement(s.value, self._written[s], "", s.value, found) for s, found in doubted.items()]
-            for subject, difference in (await _ask_doubt(sources_of, statements, doubter)).items():
-                self._note(Check.SUPPORTED_AGAIN, subject, difference)
+        return doubted
 
     async def _judge(self, judge: Agent) -> TextReply:
         known = {e.id for elements in self._sides.values() for e in elements}

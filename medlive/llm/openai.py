@@ -101,6 +101,7 @@ class _TroubleError(Exception):
         """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
         super().__init__(cause)
         self.cause, self.ended, self.retry_after, self.usage = cause, ended, retry_after, usage
+        self.patience = retry_after or 0.0
 
 
 class _RejectedError(Exception):
@@ -247,8 +248,7 @@ class OpenAIEngine:
 
     async def _ask(self, content: bytes) -> Reply:
         """The reply to a body, after retries."""
-        attempt, spared = 1, 0
-        lost = _NOTHING
+        attempt, spared, lost = 1, 0, _NOTHING
         while True:
             served = self._limiter.answered
             try:
@@ -256,13 +256,12 @@ class OpenAIEngine:
             except _TroubleError as exc:
                 trouble = exc
             else:
-                return replace(
-                    reply, attempts=attempt, usage=reply.usage if lost is _NOTHING else lost + reply.usage
-                )
-            lost = lost + trouble.usage if trouble.usage else lost
+                return replace(reply, attempts=attempt, usage=lost + reply.usage)
+            lost += trouble.usage or _NOTHING
             # Turned away while others were served is waiting in line: the limit was lowered for it.
-            in_line = trouble.ended is Ended.LIMITED and self._limiter.answered > served and spared < MOST_SPARED
-            if (trouble.retry_after or 0) > PATIENCE_S or not (in_line or attempt <= self._max_retries):
+            turned_away = trouble.ended is Ended.LIMITED and self._limiter.answered > served
+            in_line = turned_away and spared < MOST_SPARED
+            if trouble.patience > PATIENCE_S or not (in_line or attempt <= self._max_retries):
                 raise self._unavailable(trouble, attempt, lost)
             await self._wait(trouble.retry_after, 1 if in_line else attempt)
             spared, attempt = (spared + 1, attempt) if in_line else (spared, attempt + 1)
@@ -277,7 +276,7 @@ class OpenAIEngine:
         await asyncio.sleep(wait)
 
     def _unavailable(self, trouble: _TroubleError, attempts: int, lost: Usage) -> EndpointUnavailable:
-        patience = trouble.retry_after or 0
+        patience = trouble.patience
         cause = trouble.cause + (f"; asks to wait {patience:.0f} s" if patience > PATIENCE_S else "")
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
         if trouble.cause == _PAGE:
@@ -289,7 +288,7 @@ class OpenAIEngine:
             f"attempt{'s' if attempts > 1 else ''}: {self._clean(cause)}",
             hint=hint,
         )
-        error.attempts, error.usage = attempts, None if lost is _NOTHING else lost
+        error.attempts, error.usage = attempts, None if lost == _NOTHING else lost
         return error
 
     async def _attempt(self, content: bytes) -> Reply:

@@ -158,22 +158,21 @@ def _text(content: object) -> str | None:
 
 def read_error(raw: bytes) -> tuple[str, list[str], str]:
     """(message, codes in lower case, parameter named) of an error's body, in each form that endpoints give it."""
+    plain = raw[:1000].decode("utf-8", "replace")
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
-        body = None
+        return plain, [], ""
     body = body[0] if isinstance(body, list) and body else body  # Google
     error = body.get("error", body) if isinstance(body, dict) else None  # vLLM: no envelope
-    if not isinstance(error, dict):  # Ollama: a string
-        return error if isinstance(error, str) else raw[:1000].decode("utf-8", "replace"), [], ""
+    if not isinstance(error, dict):
+        return error if isinstance(error, str) else plain, [], ""  # Ollama: a string
     inner = error.get("innererror")
     names = [error.get("code"), error.get("type"), inner.get("code") if isinstance(inner, dict) else None]
-    message, param = error.get("message") or error.get("detail"), error.get("param")
-    return (
-        str(message or raw[:1000].decode("utf-8", "replace")),
-        [name.casefold() for name in names if isinstance(name, str) and name],
-        param if isinstance(param, str) else "",
-    )
+    codes = [name.casefold() for name in names if isinstance(name, str) and name]
+    param = error.get("param")
+    message = str(error.get("message") or error.get("detail") or plain)
+    return message, codes, param if isinstance(param, str) else ""
 
 
 def count(value: object) -> int:
