@@ -9,7 +9,7 @@ import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from medlive.curation.agent import Agent, check_ids
 from medlive.curation.elements import element_inputs
@@ -170,11 +170,7 @@ async def judge_alignment(
     One call judges all claims, each passage given once. A claim without passages is judged too: the engine says
     whether it is standard. Raises AgentFailure.
     """
-    # Each passage has a short id, the best first.
-    once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
-    ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
-    passages = {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
-    found = _Evidence(tuple(zip(claims, hits, strict=True)), passages)
+    found = _Evidence.of(claims, hits)
     inputs = {
         **brief.inputs(),
         "claims": [{"id": c.element_id, "statement": c.statement} for c in claims],
@@ -203,6 +199,22 @@ class _Evidence:
     claims: tuple[tuple[Claim, Sequence[Hit]], ...]
     passages: Mapping[str, Hit]  # Short id → hit
 
+    @classmethod
+    def of(cls, claims: Sequence[Claim], hits: Sequence[Sequence[Hit]]) -> Self:
+        """Give each passage a short id, the best first."""
+        once = {hit.passage.id: hit for own in reversed(hits) for hit in own}
+        ordered = sorted(once.values(), key=lambda hit: (hit.rank, hit.passage.id))
+        numbered = {f"p{number}": hit for number, hit in enumerate(ordered, 1)}
+        return cls(tuple(zip(claims, hits, strict=True)), numbered)
+
+    def against(self, verdicts: Sequence[AlignmentItem]) -> Self:
+        """The passages that verdicts cite, and the best hits of their claims."""
+        judged = {v.id for v in verdicts}
+        cited = {c.passage_id for v in verdicts for c in v.evidence}
+        best = {h.passage.id for c, hits in self.claims if c.element_id in judged for h in hits[:SECOND_LOOK]}
+        shown = {i: h for i, h in self.passages.items() if i in cited or h.passage.id in best}
+        return replace(self, passages=shown)
+
     def shown(self, name: str) -> dict[str, str]:
         """A passage as a task's input: the sentences closest to its claims."""
         passage = self.passages[name].passage
@@ -221,10 +233,7 @@ async def _confirm(
 ) -> dict[str, VetoItem]:
     """Check contradicted claims a second time, on the passages cited against them and their best hits."""
     wanted = [item.id for item in against]
-    cited = {c.passage_id for item in against for c in item.evidence}
-    best = {h.passage.id for c, hits in found.claims if c.element_id in wanted for h in hits[:SECOND_LOOK]}
-    shown = {i: h for i, h in found.passages.items() if i in cited or h.passage.id in best}
-    seen = replace(found, passages=shown)
+    seen = found.against(against)
 
     def check(reply: VetoReply) -> str | None:
         return check_ids([v.id for v in reply.verdicts], wanted) or _evidence_fault(
@@ -234,7 +243,7 @@ async def _confirm(
     asked = {
         **inputs,
         "claims": [c for c in inputs["claims"] if c["id"] in wanted],
-        "passages": [p for p in inputs["passages"] if p["id"] in shown],
+        "passages": [p for p in inputs["passages"] if p["id"] in seen.passages],
     }
     reply = await agent.ask(VetoReply, asked, check)
     return {v.id: v for v in reply.verdicts}

@@ -1,8 +1,8 @@
 """How many calls an endpoint is given at once: one limit for all roles that share its address and key.
 
-The limit starts low and doubles every round trip up to the configured maximum. An overload (429, 503, 504, 529, or
-no answer in time) cuts it by a fixed share, once for all calls that began before the cut; from then on it grows by
-one a round trip, while somebody waits.
+The limit starts low and grows fourfold every round trip up to the configured maximum. An overload (429, 503, 504,
+529, or no answer in time) cuts it by a fixed share, once for all calls that began before the cut; from then on it
+grows by one a round trip, while somebody waits.
 """
 
 import asyncio
@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from medlive.digest import digest_text
 
 START: Final = 16  # The limit at first, where more is allowed
+GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebody waits
 CUT: Final = 0.6  # What is left of the limit after an overload
 
 
@@ -52,7 +53,7 @@ class Limiter:
         self._most = self._lowest = most
         self._limit = float(min(START, most))
         self._cut_at = -1.0
-        """When the limit was last cut; before the first cut it doubles."""
+        """When the limit was last cut; -1 if it never was."""
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
@@ -104,7 +105,7 @@ class Limiter:
         """End the turn that began then, and adapt the limit."""
         self._ended[ended] += 1
         if ended is Ended.ANSWERED and self._waiting:
-            self._limit = min(self._most, self._limit + (1.0 if self._cut_at < 0 else 1 / self._limit))
+            self._limit = min(self._most, self._limit + (GROWTH if self._cut_at < 0 else 1 / self._limit))
         elif ended in (Ended.LIMITED, Ended.OVERLOADED) and began > self._cut_at:
             self._limit, self._cut_at = max(1.0, self._limit * CUT), time.monotonic()
             self._lowest = min(self._lowest, int(self._limit))

@@ -1,4 +1,4 @@
-"""The limit of an endpoint's calls: it doubles, is cut once for one overload, and its turns are never lost."""
+"""The limit of an endpoint's calls: it grows, is cut once for one overload, and its turns are never lost."""
 
 import asyncio
 
@@ -13,15 +13,15 @@ async def full(limiter: Limiter) -> list[float]:
 
 
 async def test_a_healthy_endpoint_is_soon_asked_all_that_is_allowed() -> None:
-    limiter = Limiter("e", 64)
-    for height in (START, 2 * START, 4 * START):
+    limiter = Limiter("e", 100)
+    for height in (START, 4 * START, 100):
         assert limiter.state().limit == height
         turns = await full(limiter)
-        waiting = [asyncio.create_task(limiter.enter()) for _ in range(80)]
+        waiting = [asyncio.create_task(limiter.enter()) for _ in range(200)]
         await asyncio.sleep(0)
         for began in turns:
             limiter.leave(began, Ended.ANSWERED)
-        assert limiter.state().limit == min(64, 2 * height)
+        assert limiter.state().limit == min(100, 4 * height)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)
