@@ -29,8 +29,8 @@ def check(
     """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.
 
     Each probe stands beside a control: the same words for a release that never was, or for a decoy GUID, made
-    from the canary by uuid5. A model that can search the web or run tools may look the canary up; this tells
-    nothing of its training then.
+    from the canary by uuid5. A model that can search the web or run tools may look the canary up; this says
+    nothing about its training then.
     """
     from medlive.evaluation.canary import check_canary, earlier, read_marked
     from medlive.service.paths import snapshot_folder

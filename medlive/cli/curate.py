@@ -88,7 +88,7 @@ def _print(done: dict[str, Any]) -> None:
         + f"; {done['calls']} calls, {done['replayed']} of them replayed"
     )
     if redacted := done["rescanned"]["redacted"]:
-        say(f"{redacted} earlier cases were revised: they held what names a person")
+        say(f"{redacted} earlier cases were revised: identifiers of people were removed")
     _say_spent(done)
 
 

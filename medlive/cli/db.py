@@ -49,7 +49,7 @@ def url(
 
 @app.command()
 def upgrade() -> None:
-    """Bring the schema up to this version; does nothing when it is there already."""
+    """Bring the schema up to this version; does nothing if it is up to date."""
     from medlive.db.migrate import head
     from medlive.db.migrate import upgrade as migrate
     from medlive.service.database import database_url

@@ -36,7 +36,7 @@ def command(
 
     The curation replays what a language model answered to the sample threads, and says so; the rules engine stands
     in where nothing is recorded. Everything it makes lies under MEDLIVE_HOME, or .medlive/demo here when that is
-    not set. Run it again, and it says what was there already.
+    not set. A second run reports what exists already.
     """
     from medlive.demo.loop import LiveEndpoint, run_demo
     from medlive.report.tables import scores_json

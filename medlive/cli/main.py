@@ -36,7 +36,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
 
 _EPILOG = (
     "Exit status: 0 done; 1 a check found a problem; 2 wrong use or configuration; 3 a service is missing; "
-    "4 a bundle verifies, but nobody vouches for it or a step was skipped. "
+    "4 a bundle verifies, but its origin is not proven or a step was skipped. "
     "--debug anywhere shows the trace of an error."
 )
 

@@ -84,7 +84,7 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def one_of(option: str, kind: type[Choice], text: str) -> Choice:
-    """The option's value. Raises UsageError where there is no such one."""
+    """The option's value. Raises UsageError for an unknown value."""
     try:
         return kind(text)
     except ValueError:

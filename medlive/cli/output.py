@@ -104,7 +104,7 @@ def pick(records: Iterable[Mapping[str, Any]], names: str) -> list[list[Any]]:
 def new_file(path: Path, replace: bool = False) -> None:
     """See that a result may be written to `path`, before the work that makes it.
 
-    Raises UsageError for one that is there already, unless `replace`; and always for a folder, and for a path
+    Raises UsageError for an existing one, unless `replace`; and always for a folder, and for a path
     inside a run folder or a snapshot, whose files are evidence.
     """
     if path.is_dir():

@@ -48,11 +48,11 @@ def check(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show how the communities fare, or with --url what one page yields, field by field.
+    """Show the state of the communities, or with --url what one page yields, field by field.
 
     Without --url: of each community's last harvest the share of threads with each field and the reasons of
     failures, beside the median of the harvests before. Exit status 1 when one is quarantined, failed or stale,
-    with what fell and when; with --url, when the page is no thread, with a typed reason.
+    with what fell and when; with --url, when the page is not a thread, with a typed reason.
     """
     if url is not None:
         if source is None:
@@ -174,8 +174,8 @@ def reparse(
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
 
     Nothing is fetched. Threads whose reading failed are tried again; one that could be read before and cannot now
-    is told and left as it was. Exit status 1 when a file of pages is damaged or a community is being harvested;
-    the others are read all the same.
+    is reported and left as it was. Exit status 1 when a file of pages is damaged or a community is being
+    harvested; the others are read all the same.
     """
     from medlive.service.harvest.reparse import reparse_sources
     from medlive.service.harvest.sources import select_sources
@@ -250,21 +250,21 @@ def _as_json(done: Any, *, dry_run: bool) -> dict[str, Any]:
 
 @app.command()
 def warc(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write to; made when it is not there.")],
+    out: Annotated[Path, typer.Option("--out", help="The folder to write to; created if it is missing.")],
     sources: Annotated[list[str] | None, typer.Argument(help="The communities; default: all.")] = None,
     week: Annotated[str | None, typer.Option("--week", help="Only this ISO week's harvests, as 2026.W47.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
 
-    A file that is there already is left as it is; one with other bytes is a problem. Exit status 1 for a file
+    An existing file is left as it is; one with other bytes is a problem. Exit status 1 for a file
     that is damaged or in the way; the others are exported.
     """
     from medlive.service.harvest.warc_export import export_warc
     from medlive.snapshot.model import week_end
 
     if week is not None and week_end(week) is None:
-        raise UsageError(f"{week!r} is no ISO week such as 2026.W47")
+        raise UsageError(f"{week!r} is not an ISO week such as 2026.W47")
     settings = load_settings().settings
 
     with progress("export") as tick:
@@ -273,7 +273,7 @@ def warc(
         )
 
     def show() -> None:
-        rows = [[name, "written"] for name in done.written] + [[name, "was there"] for name in done.unchanged]
+        rows = [[name, "written"] for name in done.written] + [[name, "unchanged"] for name in done.unchanged]
         print_table(["file", ""], rows)
         say(f"{done.pages} pages, {done.bytes} bytes in {out}")
 

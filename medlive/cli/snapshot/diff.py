@@ -19,11 +19,11 @@ def diff(
     new: Annotated[str, typer.Argument(metavar="B", help="The newer one.")],
     limit: Annotated[int, typer.Option("--limit", min=0, help="How many cases of each kind are listed.")] = 20,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Take both as they lie there; the default verifies them first.")
+        bool, typer.Option("--unverified", help="Take both as they are; the default verifies them first.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Tell what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
+    """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.diff import diff_snapshots
     from medlive.snapshot.verify.run import verify_snapshot
@@ -32,10 +32,10 @@ def diff(
     folders = [snapshot_folder(settings, given) for given in (old, new)]
     for folder in folders:
         if not folder.exists():
-            raise BadInput(f"{folder} is not there")
+            raise BadInput(f"{folder} does not exist")
     for folder in folders if not unverified else ():
         if not (report := verify_snapshot(folder)).ok:
-            raise CheckFailed(report.summary(), hint="--unverified compares it as it lies there")
+            raise CheckFailed(report.summary(), hint="--unverified compares it as it is")
     found = diff_snapshots(*folders, limit=limit)
     notes = ["not verified: what the files say was taken as it stands"] if unverified else []
     print_result(_rows(found), as_json, lambda: _print(found), notes=notes)

@@ -125,7 +125,7 @@ def verify(
     folder = snapshot_folder(load_settings().settings, path)
     for place in (folder, *((parent,) if parent else ())):
         if not place.exists():
-            raise BadInput(f"{place} is not there")
+            raise BadInput(f"{place} does not exist")
     report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
     value = {
         "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
@@ -189,7 +189,7 @@ def keygen(
 @grouped
 def export(
     snapshot: Annotated[str, typer.Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not be there.")],
+    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     form: Annotated[
         ExportFormat | None, typer.Option("--format", help="Default: by the file's name (.json: livemedbench).")
     ] = None,
@@ -200,14 +200,14 @@ def export(
         typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that signed it."),
     ] = None,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Take it as it lies there; the default verifies it first.")
+        bool, typer.Option("--unverified", help="Take it as it is; the default verifies it first.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.
 
-    The file is no snapshot: it has no manifest and nothing verifies it but its digest, which is printed with that
-    of the snapshot it was cut from.
+    The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
+    that of the snapshot it was cut from.
     """
     chosen_format = form or SUFFIXES.get(out.suffix.lower())
     if chosen_format is None:

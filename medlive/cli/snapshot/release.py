@@ -43,8 +43,8 @@ def freeze(
 ) -> None:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
-    A freeze that was broken off goes on where it stopped. A frozen week stays as it is; its folder is built again
-    where it is missing or not whole.
+    An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
+    where it is missing or incomplete.
     """
     from medlive.integrity.signing import load_signing_key
     from medlive.service.release.freeze import freeze as freeze_week
@@ -74,7 +74,7 @@ def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
     print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
     if done.built_again:
-        say("its folder was not whole and was built again, byte for byte as it was frozen")
+        say("its folder was incomplete and was rebuilt, byte for byte as it was frozen")
     if done.held or done.revealed or done.dropped:
         say(f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown")
     say(f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set")
@@ -118,7 +118,7 @@ def rebuild(
         return
     if not done.folder_exists:
         raise CheckFailed(
-            f"{done.folder} is not there", hint=f"medlive snapshot freeze --week {version} builds it"
+            f"{done.folder} does not exist", hint=f"medlive snapshot freeze --week {version} builds it"
         )
     if not done.differing:
         raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
@@ -179,7 +179,7 @@ def _print_published(done: "Published") -> None:
     would = "would be " if done.dry_run else ""
     print(
         f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
-        f"{would}sent; {len(done.already)} were there"
+        f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
         print(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
