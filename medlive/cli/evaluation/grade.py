@@ -1,6 +1,7 @@
-"""`medlive eval grade`: verdicts about a run's answers."""
+"""`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
 from contextlib import aclosing
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -21,6 +22,7 @@ from medlive.errors import CheckFailed
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.grading.direct import DirectResult
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.repeats import RepeatResult
@@ -106,16 +108,17 @@ def _print_plan(found: "Plan", run_dir: "Path", judge: "Judge", as_json: bool) -
     )
 
 
+_SHOWN = (
+    "path", "criteria", "met", "not_met", "ungraded", "reused", "cached", "calls", "unanswered", "reasons",
+    "stopped", "notes",
+)  # fmt: skip
+
+
 def _report(
     done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
 ) -> None:
-    value: dict[str, Any] = {
-        "path": done.path, "grader": _grader(judge), "criteria": done.criteria, "met": done.met,
-        "not_met": done.not_met,
-        "ungraded": done.ungraded, "reused": done.reused, "cached": done.cached, "calls": done.calls,
-        "unanswered": done.unanswered, "reasons": dict(done.reasons), "stopped": done.stopped,
-        "spent": budget.as_json(), "notes": done.notes,
-    }  # fmt: skip
+    value: dict[str, Any] = {name: getattr(done, name) for name in _SHOWN}
+    value |= {"grader": _grader(judge), "spent": budget.as_json()}
     stability = _stability(repeated) if repeated else {}
     if repeated:
         value["stability"] = stability
@@ -159,15 +162,62 @@ def _check(done: "GradeResult", repeated: "RepeatResult | None") -> None:
 
 
 def _stability(repeated: "RepeatResult") -> dict[str, Any]:
-    found = repeated.stability
-    return {
-        "rounds": found.rounds, "criteria": found.criteria, "unanimous": found.unanimous,
-        "agreement": found.agreement, "invalid": found.invalid, "met": found.met, "calls": repeated.calls,
-        "missing": repeated.missing,
-    }  # fmt: skip
+    return {**asdict(repeated.stability), "calls": repeated.calls, "missing": repeated.missing}
 
 
 def _cell(value: Any) -> Any:
     if isinstance(value, tuple):
         return ", ".join("–" if one is None else f"{one:.1%}" for one in value)
     return f"{value:.1%}" if isinstance(value, float) else value
+
+
+@grouped
+def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: JsonOption = False) -> None:
+    """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
+    Exit status 1 while answers have no score, 3 where no call was answered."""
+    from medlive.config import load_settings
+    from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.grading.direct import judge_direct as judge_run
+    from medlive.evaluation.grading.direct import plan_direct
+
+    settings = load_settings().settings
+    budget = calls.budget()
+
+    async def work() -> "Plan | DirectResult":
+        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
+            if calls.dry_run:
+                return plan_direct(
+                    run_dir, engine.identity, concurrency=calls.concurrency, allow_unpinned=by.allow_unpinned,
+                    price=price_of(engine),
+                )  # fmt: skip
+            check_priced(engine, budget)
+            with progress("answers") as tick:
+                return await judge_run(
+                    run_dir, engine, concurrency=calls.concurrency, allow_unpinned=by.allow_unpinned,
+                    budget=budget, progress=tick,
+                )  # fmt: skip
+
+    found = wait_for(work())
+    if isinstance(found, Plan):
+        print_plan({"path": run_dir, **found.about}, found, as_json)
+        say_limits(found, budget)
+    else:
+        _report_direct(found, budget, as_json)
+
+
+def _report_direct(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
+    value = {
+        "path": done.path, "answers": done.answers, "scored": done.scored, "calls": done.calls,
+        "reasons": dict(done.reasons), "stopped": done.stopped, "spent": budget.as_json(),
+    }  # fmt: skip
+    rows = [[done.path, done.answers, done.scored, done.calls]]
+    print_result(
+        value,
+        as_json,
+        lambda: print_table(["run", "answers", "scored", "calls"], rows),
+        notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],
+    )
+    left = done.answers - done.scored
+    if left and done.calls:
+        check_answered([done.silence], done.calls)
+    check_complete(left, "answers have no score", done.stopped)

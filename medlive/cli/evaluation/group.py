@@ -5,8 +5,7 @@ import typer
 from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
-from medlive.cli.evaluation.direct import judge_direct
-from medlive.cli.evaluation.grade import grade
+from medlive.cli.evaluation.grade import grade, judge_direct
 from medlive.cli.evaluation.meta import meta
 from medlive.cli.evaluation.run import export, import_, run
 from medlive.cli.evaluation.score import contamination, report, score

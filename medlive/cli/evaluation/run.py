@@ -225,15 +225,10 @@ def _place(settings: "Settings", cases: str) -> Path:
     from medlive.snapshot.model import week_end
 
     version = cases.removeprefix("medlive-")
-    if (
-        cases
-        and "\0" not in cases
-        and not os.path.lexists(cases)
-        and version != "latest"
-        and not week_end(version)
-    ):
+    named = not cases or "\0" in cases or version == "latest" or week_end(version)
+    if not named and not os.path.lexists(cases):
         raise BadInput(
-            f"there is no file or folder {cases}, and it is no version of a snapshot",
+            f"{cases} is neither a file or folder nor the version of a snapshot",
             hint="give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest",
         )
     return snapshot_folder(settings, cases)
@@ -249,10 +244,8 @@ def _say_all(notes: Sequence[str]) -> None:
 def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
-    value: dict[str, Any] = {
-        "path": done.path, "cases": done.cases, "asked": done.asked, "states": states,
-        "missing": done.missing, "stopped": done.stopped, "notes": done.notes,
-    }  # fmt: skip
+    names = ("path", "cases", "asked", "missing", "stopped", "notes")
+    value: dict[str, Any] = {name: getattr(done, name) for name in names} | {"states": states}
     print_result(
         value | ({"spent": budget.as_json()} if budget else {}),
         as_json,

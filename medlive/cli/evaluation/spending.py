@@ -1,6 +1,7 @@
 """What commands that ask a model have in common: a plan that is printed, and a budget that can be kept."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from medlive.cli.output import print_json, print_table, say
@@ -59,14 +60,7 @@ def check_priced(engine: "Engine", budget: "Budget") -> None:
 def print_plan(about: Mapping[str, Any], plan: "Plan", as_json: bool) -> None:
     """Print what calls would take, after what they are about."""
     if as_json:
-        print_json(
-            {
-                **about, "calls": plan.calls, "input_tokens": plan.input_tokens,
-                "cacheable_tokens": plan.cacheable_tokens, "output_tokens": plan.output_tokens, "usd": plan.usd,
-                "usd_cached": plan.usd_cached, "concurrency": plan.concurrency, "latency_ms": plan.latency_ms,
-                "seconds": plan.seconds, "estimator": plan.estimator,
-            }
-        )  # fmt: skip
+        print_json({**about, **{name: n for name, n in asdict(plan).items() if name != "about"}})
         return
     shown = {name: value for name, value in about.items() if name != "path"}
     print_table(

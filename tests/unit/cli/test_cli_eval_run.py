@@ -43,7 +43,7 @@ def asked(cases: Path, *more: str) -> list[str]:
         ),
         (["--model", "m", "--parameters", "[]"], "--parameters must be a JSON object"),
         (["--model", "m", "--undated"], "belong to --template open-book"),
-        (["--model", "m", "--cases", "none.json"], "there is no file or folder none.json"),
+        (["--model", "m", "--cases", "none.json"], "none.json is neither a file or folder"),
         (["--model", "m", "--cases", "2026.W01"], "2026.W01"),
         (["--model", "m", "--parameters", '{"api_key": "s3cret"}'], "the parameter api_key looks like a secret"),
         (
