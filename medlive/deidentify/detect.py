@@ -76,29 +76,21 @@ def _others_data(view: View) -> Candidates:
             yield IdentifierKind.OTHERS, match.start("line"), end
 
 
-def _merge_places(candidates: Candidates) -> Candidates:
-    """Merge places and addresses that overlap; the other candidates stay as they are."""
-    places: list[Candidate] = []
-    for found in candidates:
-        if found[0] in _WHERE:
-            places.append(found)
-        else:
-            yield found
-    merged: list[Candidate] = []
-    for kind, start, end in sorted(places, key=lambda c: c[1]):
-        if merged and start < merged[-1][2]:
-            before, begin, stop = merged[-1]
-            exact = IdentifierKind.ADDRESS in (kind, before)
-            merged[-1] = (IdentifierKind.ADDRESS if exact else before, begin, max(end, stop))
-        else:
-            merged.append((kind, start, end))
-    yield from merged
-
-
 def _without_overlaps(candidates: Candidates) -> list[Candidate]:
-    """Return the candidates in order; of two that overlap the longer is kept."""
+    """Return the candidates in order; places that overlap are merged, else the longer of two is kept."""
+    merged: list[Candidate] = []
+    others: list[Candidate] = []
+    for found in sorted(candidates, key=lambda c: c[1]):
+        if found[0] not in _WHERE:
+            others.append(found)
+        elif merged and found[1] < merged[-1][2]:
+            before, begin, stop = merged[-1]
+            kind = IdentifierKind.ADDRESS if IdentifierKind.ADDRESS in (found[0], before) else before
+            merged[-1] = (kind, begin, max(found[2], stop))
+        else:
+            merged.append(found)
     kept: list[Candidate] = []
-    for found in sorted(_merge_places(candidates), key=lambda c: (c[1] - c[2], c[1])):
+    for found in sorted(others + merged, key=lambda c: (c[1] - c[2], c[1])):
         _, start, end = found
         at = bisect_left(kept, end, key=lambda c: c[1])
         if end > start and (at == 0 or kept[at - 1][2] <= start):
@@ -110,12 +102,12 @@ def _join_addresses(found: list[Candidate], text: str) -> list[Candidate]:
     """Join the parts of an address that follow each other, and add its postcode."""
     joined: list[Candidate] = []
     for kind, start, end in found:
-        if joined and {kind, joined[-1][0]} in ({IdentifierKind.ADDRESS}, set(_WHERE)):
-            _, begin, stop = joined[-1]
-            if _BETWEEN.fullmatch(text, stop, start):
-                joined[-1] = (IdentifierKind.ADDRESS, begin, end)
-                continue
-        joined.append((kind, start, end))
+        before, begin, stop = joined[-1] if joined else (kind, start, start)
+        together = {kind, before} in ({IdentifierKind.ADDRESS}, set(_WHERE))
+        if joined and together and _BETWEEN.fullmatch(text, stop, start):
+            joined[-1] = (IdentifierKind.ADDRESS, begin, end)
+        else:
+            joined.append((kind, start, end))
     return [
         (kind, start, code.end() if kind is IdentifierKind.ADDRESS and (code := _CODE.match(text, end)) else end)
         for kind, start, end in joined

@@ -204,7 +204,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             if response.status not in _REDIRECTS:
                 return response
             request.url = _redirect_target(request, response)
-        raise FetchFailed(request.url, FetchReason.REDIRECT, "too many redirects")
+        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {_ROBOTS_HOPS} redirects")
 
     async def _answer(self, request: _Request, host: _Host) -> _Response:
         """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
@@ -333,33 +333,32 @@ def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
     """Return the page of a final response. Raises FetchFailed for an error status."""
     status = response.status
     unchanged = status == 304 and conditional
-    if status in (404, 410):
-        raise FetchFailed(url, FetchReason.NOT_FOUND, f"status {status}", status=status)
     if not (200 <= status < 300 or unchanged):
-        raise FetchFailed(url, FetchReason.HTTP_STATUS, f"status {status}", status=status)
+        reason = FetchReason.NOT_FOUND if status in (404, 410) else FetchReason.HTTP_STATUS
+        raise FetchFailed(url, reason, f"status {status}", status=status)
     kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
     return Fetched(url, status, kept, response.body, now(), response.elapsed_ms, unchanged)
 
 
 def _redirect_target(request: _Request, response: _Response) -> str:
     """Return the target of a redirect. Raises FetchFailed if it must not be followed."""
-    url = request.url
-    location = response.headers.get("location")
-    if not location or request.form is not None:
-        cause = "a form was redirected" if request.form is not None else "a redirect without a location"
-        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=response.status)
+    url, location = request.url, response.headers.get("location")
+    cause = "" if location else "a redirect without a location"
+    if request.form is not None:
+        cause = "a form was redirected"
+    parts = urlsplit("")
     try:
-        target = urljoin(url, location)
-        parts = urlsplit(target)
+        parts = urlsplit(urljoin(url, location or ""))
     except ValueError as error:
-        raise FetchFailed(url, FetchReason.REDIRECT, f"a redirect to an invalid address: {error}") from error
+        cause = f"a redirect to an invalid address: {error}"
     if urlsplit(url).scheme == "https" and parts.scheme == "http":
-        raise FetchFailed(url, FetchReason.REDIRECT, "a redirect from https to http", status=response.status)
+        cause = "a redirect from https to http"
+    if cause:
+        raise FetchFailed(url, FetchReason.REDIRECT, cause, status=response.status)
     return parts._replace(fragment="").geturl()
 
 
 def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
-    """Return the failure if it is temporary, else None."""
     status = response.status
     if status == 429:
         return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
@@ -405,9 +404,7 @@ def _retry_after_s(response: _Response) -> float | None:
 
 
 def _is_loopback_name(host: str) -> bool:
-    if host == "localhost":
-        return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
