@@ -24,6 +24,7 @@ from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
+from medlive.integrity.checks import StepState
 from medlive.llm.recorded import Recording, save_recording
 from medlive.report.render import write_report
 from medlive.service.curation.curate import run_curation
@@ -33,7 +34,7 @@ from medlive.service.harvest.harvest import HarvestResult, harvest_source
 from medlive.service.paths import index_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES, build_engine, open_endpoint, serve_rules
-from medlive.snapshot.verify.run import StepState, verify_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 
 SAMPLE_MODELS = ("sample-evidence", "sample-generic")
 _TIMEOUT_S = 7200.0

@@ -74,20 +74,21 @@ class TooLong(Exception):
 
 def list_files(root: Path) -> Listing:
     """List the regular files under `root`; links, devices and unprintable names are faults."""
-    if root.is_symlink() or not root.is_dir():
-        got = "a symbolic link" if root.is_symlink() else "not a folder"
-        return Listing({}, (Finding(".", "a folder", got),))
     sizes: dict[str, int] = {}
     faults: list[Finding] = []
-    for prefix in ("", *(f"{name}/" for name in FOLDERS)):
-        # Another entry of that name is a fault that was found in the root.
-        if prefix and ((root / prefix).is_symlink() or not (root / prefix).is_dir()):
-            continue
+    if not _is_folder(root):
+        return Listing({}, (Finding(".", "a folder", "a symbolic link" if root.is_symlink() else "not a folder"),))
+    # Another entry of a folder's name is a fault that is found in the root.
+    for prefix in ("", *(f"{name}/" for name in FOLDERS if _is_folder(root / name))):
         try:
             _list_folder(root, prefix, sizes, faults)
         except OSError as exc:
             faults.append(Finding(prefix or ".", "a readable folder", exc.strerror or str(exc)))
     return Listing(sizes, tuple(faults))
+
+
+def _is_folder(path: Path) -> bool:
+    return path.is_dir() and not path.is_symlink()
 
 
 def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]) -> None:

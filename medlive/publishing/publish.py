@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
+from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
@@ -23,7 +24,7 @@ from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
 from medlive.snapshot.model import week_end
-from medlive.snapshot.verify.run import StepState, Trust, verify_snapshot
+from medlive.snapshot.verify.run import verify_snapshot
 
 PUBLIC_KEY: Final = "minisign.pub"
 _FOLDER: Final = re.compile(r"medlive-([0-9]{4}\.W[0-9]{2})")

@@ -34,11 +34,9 @@ def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | 
     Raises:
         BadInput: If there is no such snapshot; the message names what was searched and found.
     """
-    env = os.environ if environment is None else environment
     text = os.fspath(path_or_version)
-    place = Path(text)
-    if text and "\0" not in text and _has_manifest(place):
-        return place
+    if text and _has_manifest(Path(text)):
+        return Path(text)
     match = _NAME.fullmatch(text) if isinstance(path_or_version, str) else None
     version = match["version"] if match and week_end(match["version"]) else None
     if version is None and path_or_version != LATEST:
@@ -46,18 +44,16 @@ def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | 
             f"{text!r} is neither a snapshot's folder (found no manifest.json) nor a version",
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
         )
-    roots = snapshot_roots(env)
-    versions: dict[str, Path] = {}
-    for root in reversed(roots):
-        versions |= dict(_versions(root))
-    chosen = version or max(versions, default=None)
-    if chosen in versions:
-        return versions[chosen]
-    searched = ", ".join(str(root.absolute()) for root in roots)
-    raise BadInput(
-        f"no snapshot {text!r} in {searched}; found {', '.join(sorted(versions)) or 'none'}",
-        hint=f"give the folder itself, or set {VARIABLE} to the folder that contains it",
-    )
+    roots = snapshot_roots(os.environ if environment is None else environment)
+    versions = {version: folder for root in reversed(roots) for version, folder in _versions(root)}
+    chosen = version or max(versions, default="")
+    if chosen not in versions:
+        searched = ", ".join(str(root.absolute()) for root in roots)
+        raise BadInput(
+            f"no snapshot {text!r} in {searched}; found {', '.join(sorted(versions)) or 'none'}",
+            hint=f"give the folder itself, or set {VARIABLE} to the folder that contains it",
+        )
+    return versions[chosen]
 
 
 def _versions(root: Path) -> Iterator[tuple[str, Path]]:

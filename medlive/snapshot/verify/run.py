@@ -1,18 +1,374 @@
-"""Verification: run the numbered steps over a snapshot's files alone."""
+"""Verification of a snapshot's folder in numbered steps: each checks one thing, and says what it found."""
 
-from dataclasses import dataclass
+import json
+import os
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
-from medlive.integrity.checks import StepResult, StepState, Trust, run_steps
-from medlive.integrity.folder import Finding, list_files
+from pydantic import ValidationError
+
+from medlive.integrity.checks import Faults, SignedDocument, Skip, StepResult, StepState, Trust, run_steps
+from medlive.integrity.folder import (
+    REQUIRED,
+    SIGNATURE,
+    SIGNATURE_COMMENT,
+    SUMS,
+    Finding,
+    Listing,
+    TooLong,
+    list_files,
+    open_plain,
+    printable,
+    read_small,
+    sha256,
+)
+from medlive.snapshot import parquet
+from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
+from medlive.snapshot.ledgers import Ledgers, read_ledgers
 from medlive.snapshot.manifest import Manifest
-from medlive.snapshot.verify.steps import STEPS, Inspected
+from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
+from medlive.snapshot.rows import CASES, CRITERIA
+from medlive.snapshot.verify.lineage import check_lineage, check_parent
+from medlive.snapshot.verify.scan import Scan
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
-__all__ = ["STEPS", "StepResult", "StepState", "Trust", "VerificationReport", "verify_snapshot"]
+_FOLDER: Final = re.compile(re.escape(folder_name("")) + r"(\d{4}\.W\d{2})")
+_SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([^\n\r\\]+)")
+_TWINS: Final = (("data/cases.parquet", CASES, CASE_FIELDS), ("data/criteria.parquet", CRITERIA, CRITERION_FIELDS))
+LIVEMEDBENCH: Final = "livemedbench.json"
+_STREAMED: Final = frozenset({CASES, CRITERIA, LIVEMEDBENCH})
+"""Checked row by row, and with each row its canary."""
+_DESCRIBED: Final = [name for name in REQUIRED if name.startswith("data/") or name == LIVEMEDBENCH]
+"""What croissant.json names."""
+_MAX_FOOTER: Final = 16 * 1024 * 1024
+
+
+@dataclass
+class Inspected:
+    """A snapshot's folder under verification, and what the steps have read of it."""
+
+    root: Path
+    public_key: "PublicKey | None"
+    parent: Path | None
+    listing: Listing
+    problems: dict[str, Finding] = field(default_factory=dict)
+    trust: Trust = Trust.BROKEN
+    note: str = ""
+    failed: tuple[int, ...] = ()
+    _digests: dict[str, str] = field(default_factory=dict)
+
+    def read(self, name: str) -> bytes:
+        """Read a small file whole. Raises Skip if it is missing."""
+        if name not in self.listing.files:
+            raise Skip(f"{name} is missing")
+        return read_small(self.root / name)
+
+    @cached_property
+    def sums(self) -> dict[str, str]:
+        """Name → digest as SHA256SUMS states them, without malformed lines."""
+        text = self.read(SUMS).decode("utf-8", "replace")
+        matches = (_SUM_LINE.fullmatch(row) for row in text.split("\n"))
+        return {m[2]: m[1] for m in matches if m}
+
+    def digest(self, name: str) -> str | None:
+        """The digest of a file's bytes; None if it is missing or cannot be read."""
+        if name not in self._digests and name in self.listing.files:
+            with suppress(OSError):
+                self._digests[name] = sha256(self.root / name)
+        return self._digests.get(name)
+
+    @cached_property
+    def manifest(self) -> Manifest | None:
+        """The manifest; None with the reason in `problems` if it cannot be read."""
+        name = "manifest.json"
+        if name not in self.listing.files:
+            self.problems[name] = Finding(name, "a file", "none")
+            return None
+        try:
+            data = self.read(name)
+            manifest = Manifest.model_validate_json(data)
+            if manifest.text().encode("utf-8") != data:
+                self.problems[name] = Finding(name, "its canonical spelling", "the same value spelled otherwise")
+        except ValidationError as exc:
+            first = exc.errors(include_url=False, include_input=False)[0]
+            place = ".".join(printable(str(part)) for part in first["loc"])[:200] or "the whole"
+            got = f"{place}: {first['msg'][:200]} ({exc.error_count()} faults)"
+            self.problems[name] = Finding(name, "a manifest of format 2", got)
+            return None
+        except (OSError, TooLong, ValueError, RecursionError) as exc:
+            self.problems[name] = Finding(name, "a readable manifest", str(exc)[:200])
+            return None
+        return manifest
+
+    def require_manifest(self) -> Manifest:
+        if self.manifest is None:
+            raise Skip("the manifest cannot be read")
+        return self.manifest
+
+    @cached_property
+    def ledgers(self) -> Ledgers:
+        return read_ledgers(self.root, self.require_manifest())
+
+    @cached_property
+    def scan(self) -> Scan:
+        scan = Scan(self.require_manifest(), self.ledgers)
+        if missing := {CASES, CRITERIA} - self.listing.files:
+            raise Skip(f"{min(missing)} is missing")
+        scan.run(self.root)
+        return scan
+
+
+def _signature(folder: Inspected, out: Faults) -> None:
+    manifest, has_signature = folder.manifest, SIGNATURE in folder.listing.files
+    if manifest is None:
+        out.append(folder.problems["manifest.json"])
+        return
+    signed = SignedDocument(
+        what="snapshot",
+        document="manifest.json",
+        key=None if manifest.signing is None else (manifest.signing.key_id, manifest.signing.public_key),
+        comment=trusted_comment(manifest.version, manifest.created_at, manifest.canary),
+        untrusted=SIGNATURE_COMMENT,
+        given=() if folder.public_key is None else (folder.public_key,),
+        read=folder.read,
+    )
+    unsigned = signed.key is None and not has_signature and folder.public_key is None
+    folder.trust = Trust.NOT_SIGNED if unsigned else Trust.BROKEN
+    folder.trust, folder.note = signed.check(has_signature, out)
+
+
+def _listing(folder: Inspected, out: Faults) -> None:
+    for fault in folder.listing.faults:
+        out.append(fault)
+    files, required = folder.listing.files, {*REQUIRED, SUMS}
+    for name in sorted(required - files):
+        out.add(name, "a file", "none")
+    # The first step decides whether there must be a signature.
+    for name in sorted(files - required - {SIGNATURE}):
+        out.add(name, "nothing of that name", "a file")
+
+
+def _sums(folder: Inspected, out: Faults) -> None:
+    sums = folder.sums
+    data = folder.read(SUMS)
+    for name in sorted(sums.keys() - set(REQUIRED)):
+        out.add(SUMS, "the names of this snapshot's files", repr(name)[:200])
+    for name in sorted(set(REQUIRED) - sums.keys()):
+        out.add(SUMS, f"a line for {name}", "none")
+    if data != "".join(f"{sums[name]}  {name}\n" for name in sorted(sums)).encode("utf-8"):
+        out.add(SUMS, "one line of sha256sum for each file, in order", "other lines, order or line ends")
+
+
+def _digests(folder: Inspected, out: Faults) -> None:
+    for name, stated in sorted(folder.sums.items()):
+        if name in folder.listing.files:
+            got = folder.digest(name) or "an unreadable file"
+            if got != stated:
+                out.add(name, f"the sha256 that {SUMS} states, {stated}", got)
+
+
+def _manifest(folder: Inspected, out: Faults) -> None:
+    manifest = folder.manifest
+    if (problem := folder.problems.get("manifest.json")) is not None:
+        out.append(problem)
+    if manifest is None:
+        return
+    for version in (manifest.version, *(ancestor.version for ancestor in manifest.lineage)):
+        if week_end(version) is None:
+            out.add("manifest.json", "versions that are ISO weeks", version)
+    # A folder may have any name but another version's, under which it would be found.
+    match = _FOLDER.fullmatch(folder.root.absolute().name)
+    if match is not None and match[1] != manifest.version:
+        out.add("manifest.json", f"version {match[1]}, as in its folder's name", manifest.version)
+    if manifest.publishable == bool(manifest.why_not):
+        out.add("manifest.json", "reasons exactly when not publishable", repr(manifest.why_not)[:200])
+
+
+def _sizes(folder: Inspected, out: Faults) -> None:
+    manifest = folder.require_manifest()
+    required = set(REQUIRED) - {"manifest.json"}
+    for name in sorted(required ^ manifest.files.keys()):
+        out.add("manifest.json", f"the files {', '.join(sorted(required))}", f"differs in {name!r}"[:200])
+    for name, entry in sorted(manifest.files.items()):
+        if name not in required & folder.listing.files:
+            continue
+        size = folder.listing.sizes[name]
+        if size != entry.size:
+            out.add(name, f"the bytes that manifest.json states, {entry.size}", f"{size}")
+        if (digest := folder.digest(name)) != entry.sha256:
+            out.add(name, f"the sha256 that manifest.json states, {entry.sha256}", digest or "an unreadable file")
+    _croissant(folder, manifest, out)
+
+
+def _croissant(folder: Inspected, manifest: Manifest, out: Faults) -> None:
+    """Check that croissant.json names the data files with the manifest's digests."""
+    name = "croissant.json"
+    if name not in folder.listing.files:
+        return
+    try:
+        listed = {x["contentUrl"]: x["sha256"] for x in json.loads(folder.read(name))["distribution"]}
+    except (ValueError, KeyError, TypeError, RecursionError) as exc:
+        out.add(name, "the data files with their digests", f"{type(exc).__name__}: {str(exc)[:100]}")
+        return
+    expected = {n: manifest.files[n].sha256 for n in _DESCRIBED if n in manifest.files}
+    if listed != expected:
+        wrong = sorted(str(n) for n in expected.keys() | listed.keys() if expected.get(n) != listed.get(n))
+        out.add(name, "the data files with the manifest's digests", f"another of {', '.join(wrong)}"[:200])
+
+
+def _scanned(name: str) -> Callable[[Inspected, Faults], None]:
+    """The step that reports what the scan found under a name."""
+
+    def step(folder: Inspected, out: Faults) -> None:
+        out.extend(getattr(folder.scan, name))
+
+    return step
+
+
+def _counts(folder: Inspected, out: Faults) -> None:
+    manifest, tally = folder.require_manifest(), folder.scan.tally
+    held = len((folder.ledgers.holdouts or {}).get("held", ()))
+    stated, found = manifest.counts.model_dump(), tally.counts(held).model_dump()
+    for name, value in stated.items():
+        if value != found[name]:
+            out.add("manifest.json", f"{name} {found[name]}"[:300], f"{value}"[:300])
+    rows = dict.fromkeys((CASES, "data/cases.parquet", LIVEMEDBENCH), tally.cases)
+    rows |= dict.fromkeys((CRITERIA, "data/criteria.parquet"), tally.criteria)
+    for name, entry in sorted(manifest.files.items()):
+        if entry.rows != rows.get(name):
+            out.add("manifest.json", f"{name}: {rows.get(name)} rows"[:200], f"{entry.rows}")
+
+
+def _livemedbench(folder: Inspected, out: Faults) -> None:
+    if folder.scan.livemedbench != folder.digest(LIVEMEDBENCH):
+        out.add(LIVEMEDBENCH, f"exactly the rows of {CASES} and {CRITERIA}", "other bytes")
+
+
+def _parquet(folder: Inspected, out: Faults) -> None:
+    if not parquet.available():
+        raise Skip("pyarrow is not installed; install medlive[service]", allowed=True)
+    manifest, scan = folder.require_manifest(), folder.scan
+    if scan.rows.count:
+        raise Skip("the JSON Lines to compare with are not valid")
+    for name, twin, fields in _TWINS:
+        # A broken file is reported by its digest; only a forged one is worth opening.
+        for file in (name, twin):
+            if file not in folder.sums or folder.digest(file) != folder.sums[file]:
+                raise Skip(f"{file} does not have the digest that {SUMS} states")
+        # A row's JSON names every column, so it is longer than the row's values and their lengths in parquet.
+        max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
+        try:
+            with open_plain(folder.root / name) as source, open_plain(folder.root / twin) as text:
+                difference = parquet.find_difference(source, text, fields, manifest.canary, max_bytes)
+            if difference is not None:
+                out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
+        except (parquet.ParquetFault, OSError, TooLong) as exc:
+            out.add(name, "parquet with the rows of its twin", str(exc)[:300])
+
+
+def _changes(folder: Inspected, out: Faults) -> None:
+    out.extend(folder.ledgers.change_faults)
+    out.extend(folder.scan.changes)
+
+
+def _holdouts(folder: Inspected, out: Faults) -> None:
+    out.extend(folder.ledgers.holdout_faults)
+    out.extend(folder.scan.proofs)
+
+
+def _canary(folder: Inspected, out: Faults) -> None:
+    manifest = folder.require_manifest()
+    if manifest.canary != (expected := canary_of(manifest.version)):
+        out.add("manifest.json", f"the canary of {manifest.version}, {expected}", manifest.canary)
+    out.extend(folder.scan.canary)
+    canary = manifest.canary.encode()
+    for name in REQUIRED:
+        if name in folder.listing.files - _STREAMED and not _contains(folder.root, name, canary):
+            out.add(name, f"the canary {manifest.canary}", "a file without it")
+
+
+def _contains(root: Path, name: str, text: bytes) -> bool:
+    """Whether a file contains a text; in a parquet file only the footer counts."""
+    with open_plain(root / name) as handle:
+        if name.endswith(".parquet"):
+            size = os.fstat(handle.fileno()).st_size
+            handle.seek(max(0, size - 8))
+            footer = int.from_bytes(handle.read(4), "little")
+            handle.seek(max(0, size - 8 - min(footer, _MAX_FOOTER)))
+            return text in handle.read(_MAX_FOOTER)
+        before = b""
+        while piece := handle.read(1 << 20):
+            if text in before + piece:
+                return True
+            before = piece[-len(text) :]
+    return False
+
+
+_ACTIVE: Final = re.compile(
+    rb"<(?!/?(?:svg|title|desc|metadata|style|g|rect|line|path|polyline|polygon|circle|text|tspan)[\s/>])"
+    rb"|<[^>]*\s(?:on\w+|(?:xlink:)?href)\s*=|<style[^>]*>[^<]*(?:url\(|@import)"
+    rb"|<[^>]*\s(?:fill|stroke|style|filter|mask|clip-path)\s*=\s*[\"'][^\"']*url\(",
+    re.IGNORECASE,
+)
+"""What a browser would run, follow or load in a figure, whose text has its `<` escaped."""
+
+
+def _leaks(folder: Inspected, out: Faults) -> None:
+    out.extend(folder.scan.leaks)
+    for name in sorted(n for n in folder.listing.files if n.endswith(".svg")):
+        if (active := _ACTIVE.search(folder.read(name))) is not None:
+            out.add(name, "a drawing without anything that runs or loads", repr(active.group()[:40]))
+    out.extend(folder.ledgers.leaks)
+
+
+def _chain(folder: Inspected, out: Faults) -> None:
+    manifest = folder.require_manifest()
+    check_lineage(manifest, out)
+    parent = folder.parent
+    if manifest.parent is None:
+        if parent is not None:
+            out.add("manifest.json", f"a parent, {parent.name}", "none")
+        return
+    if parent is None:
+        parent = Path(os.path.abspath(folder.root)).parent / f"medlive-{manifest.parent}"
+        if parent.is_symlink() or not parent.is_dir():
+            if out.count:
+                return
+            raise Skip(f"the parent was not found: there is no {parent.name} beside it", allowed=True)
+    if not {CASES, CRITERIA} <= folder.listing.files or folder.scan.rows.count:
+        raise Skip("the rows are missing or not valid")
+    check_parent(folder.root, manifest, folder.ledgers, parent, out)
+
+
+STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
+    ("the signature is valid, and exists exactly when the manifest names its key", _signature),
+    ("every file of a snapshot exists as a plain file, and nothing else", _listing),
+    ("SHA256SUMS names every file once", _sums),
+    ("every file has the digest that SHA256SUMS states", _digests),
+    ("the manifest has its schema", _manifest),
+    ("every file has the size and digest that the manifest states", _sizes),
+    ("the rows are canonical JSON Lines in order", _scanned("rows")),
+    ("ids are unique and every criterion has its case", _scanned("ids")),
+    ("languages, themes, specialties, axes and weights are legal", _scanned("rubric")),
+    ("each case has a criterion with a positive weight", _scanned("positive")),
+    ("the manifest's counts are those of the rows", _counts),
+    ("livemedbench.json holds the same", _livemedbench),
+    ("the parquet files hold the same", _parquet),
+    ("first releases and posting dates are possible and of this line of releases", _scanned("releases")),
+    ("changes.json lists what was added, revised and withdrawn", _changes),
+    ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
+    ("every file holds the canary", _canary),
+    ("no text has an address, a handle or a disguised character, and no figure runs or loads anything", _leaks),
+    ("the releases follow one another, and the parent is as this one states", _chain),
+)
+"""The steps, in order."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Final
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, open_plain
 from medlive.snapshot.gates import row_hits
-from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Ledgers
+from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Entry, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally
 from medlive.snapshot.model import SnapshotCase, case_from_rows, commitment, livemedbench_end, livemedbench_piece
 from medlive.snapshot.rows import CASES, CRITERIA, CaseRows, Row, RowReader, group_rows
@@ -108,24 +108,26 @@ class Scan:
                     self.leaks.add(where, f"a {name} without {what}", found)
 
     def _check_entries(self, case: SnapshotCase) -> None:
-        new = case.first_release == self.manifest.version
+        new, case_id = case.first_release == self.manifest.version, case.case_id
         if (changes := self.ledgers.changes) is not None:
-            where = f"{CHANGES}: {case.case_id!r}"
-            entries = {section: found[case.case_id] for section, found in changes.items() if case.case_id in found}
-            if new and "added" not in entries:
-                self.changes.add(where, "added, since this is its first release", "not listed")
-            if "withdrawn" in entries or len(entries) > 1:
-                self.changes.add(where, "added or revised, for it is in the snapshot", ", ".join(entries))
-            for entry in entries.values():
-                if entry["to_revision"] != case.revision:
-                    self.changes.add(where, f"to_revision {case.revision}", f"{entry['to_revision']}"[:50])
-        if self.ledgers.holdouts is not None and case.case_id in self.ledgers.holdouts["revealed"]:
-            revealed = self.ledgers.holdouts["revealed"][case.case_id]
-            where = f"{HOLDOUTS}: revealed {case.case_id!r}"
+            entries = {section: found[case_id] for section, found in changes.items() if case_id in found}
+            self._check_change(case, new, entries)
+        if (revealed := (self.ledgers.holdouts or {}).get("revealed", {}).get(case_id)) is not None:
+            where = f"{HOLDOUTS}: revealed {case_id!r}"
             if not new:
                 self.proofs.add(where, f"first release {self.manifest.version}", case.first_release[:50])
             if revealed["commitment"] != (proof := commitment(case, revealed["salt"])):
                 self.proofs.add(where, f"the commitment of its salt and rows, {proof}", revealed["commitment"])
+
+    def _check_change(self, case: SnapshotCase, new: bool, entries: dict[str, Entry]) -> None:
+        where = f"{CHANGES}: {case.case_id!r}"
+        if new and "added" not in entries:
+            self.changes.add(where, "added, since this is its first release", "not listed")
+        if "withdrawn" in entries or len(entries) > 1:
+            self.changes.add(where, "added or revised, for it is in the snapshot", ", ".join(entries))
+        for entry in entries.values():
+            if entry["to_revision"] != case.revision:
+                self.changes.add(where, f"to_revision {case.revision}", f"{entry['to_revision']}"[:50])
 
     def _check_unmatched(self) -> None:
         """Report entries of the ledgers whose cases are not in the snapshot."""

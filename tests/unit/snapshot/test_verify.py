@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from medlive.integrity import folder as folder_module
+from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files, open_plain
-from medlive.snapshot.verify.run import STEPS, StepState, Trust, VerificationReport, verify_snapshot
+from medlive.snapshot.verify.run import STEPS, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
 
 CANARY = "5c6b1f0e-7d3a-4c5e-9a41-6d65646c6976"

@@ -12,10 +12,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED
 from medlive.integrity.signing import SecretKey, generate
 from medlive.snapshot.load import load_snapshot
-from medlive.snapshot.verify.run import StepState, Trust, VerificationReport, verify_snapshot
+from medlive.snapshot.verify.run import VerificationReport, verify_snapshot
 from tests.support.forging import chain_forgeries, forgeries, sealed
 from tests.support.snapshots import Line, build_line
 from tests.support.spoiling import (
