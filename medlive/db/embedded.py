@@ -120,9 +120,6 @@ def status(home: Path) -> EmbeddedServer | None:
     return _find_server(_find_place(home).data)
 
 
-# --- the folder and its user -----------------------------------------------------------------------------
-
-
 def _find_place(home: Path) -> _Place:
     home = Path(os.path.abspath(home))
     folder = home / "postgresql"
@@ -188,9 +185,6 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
         lock.release()
 
 
-# --- the wheel's binaries --------------------------------------------------------------------------------
-
-
 def _find_binaries(place: _Place) -> Path:
     """The folder of `postgres` in the version that made the data, or the newest, readable by its user."""
     spec = importlib.util.find_spec(_WHEEL)
@@ -250,9 +244,6 @@ def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str 
         raise DatabaseUnavailable(f"the embedded PostgreSQL {failure}: {exc}") from exc
 
 
-# --- the server ------------------------------------------------------------------------------------------
-
-
 def _find_server(data: Path) -> EmbeddedServer | None:
     """The live server of this cluster, from its pid file; None when its process is dead, a zombie, or another
     program that was given the same number later."""
@@ -288,11 +279,8 @@ def _create_cluster(place: _Place, binaries: Path) -> None:
     if place.user is not None:
         os.chown(building, place.user.pw_uid, place.user.pw_gid)
     options: list[str | Path] = [
-        f"--pgdata={building}",
-        f"--username={_SUPERUSER}",
-        "--auth=trust",
-        "--encoding=UTF8",
-    ]
+        f"--pgdata={building}", f"--username={_SUPERUSER}", "--auth=trust", "--encoding=UTF8",
+    ]  # fmt: skip
     # The same order of text on every system.
     options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
     options += [f"--set={name}={value}" for name, value in _SETTINGS.items()]
@@ -359,10 +347,7 @@ def _socket_folder(place: _Place) -> Path:
 
 def _answers(place: _Place, server: EmbeddedServer) -> bool:
     """Wait until the server answers, e.g. while it recovers from a crash; False when it has gone away."""
-    try:
-        import psycopg
-    except ImportError as exc:
-        raise MissingExtra("the database driver is not installed", hint="pip install 'medlive[service]'") from exc
+    import psycopg
 
     deadline = time.monotonic() + _START_SECONDS
     while _find_server(place.data) is not None:

@@ -160,9 +160,6 @@ def _upgrade_schema(connection: Connection) -> None:
     command.upgrade(config, "head")
 
 
-# --- Procrastinate's tables ------------------------------------------------------------------------------
-
-
 def _queue_sql() -> Path:
     """Procrastinate's scripts, found without importing it."""
     found = find_spec("procrastinate")
@@ -195,8 +192,6 @@ def _upgrade_queue(connection: Connection) -> None:
             connection.execute(_RECORD, {"migration": name})
             connection.commit()
 
-
-# --- the check -------------------------------------------------------------------------------------------
 
 _CONSTRAINTS = text(
     "SELECT c.relname AS owner, o.conname AS name, pg_get_constraintdef(o.oid) AS definition "

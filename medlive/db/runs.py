@@ -30,9 +30,6 @@ SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
 
-# --- imports, commands and evaluations -------------------------------------------------------------------
-
-
 async def start_import(session: AsyncSession, file: str, *, assumed_posted_at: datetime | None = None) -> int:
     """Return the number of a new import of a file."""
     run = ImportRunRow(file=file, assumed_posted_at=assumed_posted_at, outcome=RunOutcome.RUNNING)
@@ -94,9 +91,6 @@ async def record_evaluation(
     return number
 
 
-# --- what the schedule's steps have left -----------------------------------------------------------------
-
-
 @dataclass(frozen=True, slots=True)
 class Run:
     """A run of a step."""
@@ -153,14 +147,11 @@ async def load_history(session: AsyncSession) -> History:
     weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week.is_not(None)).distinct()))
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
-        harvests=await _load_harvests(session),
-        latest=latest,
-        done={row.command: _run(row) for row in done},
-        frozen_week=frozen.version if frozen else None,
-        frozen_at=frozen.frozen_at if frozen else None,
+        harvests=await _load_harvests(session), latest=latest, done={row.command: _run(row) for row in done},
+        frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
         weeks=frozenset(weeks),
         quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
-    )
+    )  # fmt: skip
 
 
 async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
@@ -181,9 +172,6 @@ async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
 
 def _run(row: PipelineRunRow) -> Run:
     return read(Run, row, week=row.iso_week)
-
-
-# --- the job queue and the scheduler ---------------------------------------------------------------------
 
 
 async def queue_state(session: AsyncSession, queue: str, *, alive_within: timedelta) -> tuple[int, int]:

@@ -90,15 +90,10 @@ class Database:
         """
         try:
             engine = create_async_engine(
-                parse_url(url),
-                pool_size=_POOL_SIZE,
-                max_overflow=0,
-                pool_timeout=_POOL_WAIT_SECONDS,
-                pool_pre_ping=True,
-                json_serializer=dump_json,
-                json_deserializer=load_json,
+                parse_url(url), pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_WAIT_SECONDS,
+                pool_pre_ping=True, json_serializer=dump_json, json_deserializer=load_json,
                 connect_args=CONNECT_ARGUMENTS,
-            )
+            )  # fmt: skip
         except ImportError as error:
             raise MissingExtra(
                 "the database driver is not installed", hint="pip install 'medlive[service]'"

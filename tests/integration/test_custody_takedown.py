@@ -26,7 +26,6 @@ from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.database import handle_key
 from medlive.service.evaluations import raw_cases
-from medlive.service.harvest import raw_files as custody
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.import_files import import_file
 from medlive.service.harvest.raw_files import apply_retention
@@ -284,7 +283,7 @@ async def test_what_a_kill_leaves_is_finished(
 
     with monkeypatch.context() as patched:
         if when == "before the rows change":
-            patched.setattr(custody, "replace_archive", killed)
+            patched.setattr("medlive.db.harvest.archives.replace_archive", killed)
         else:
             patched.setattr(Path, "unlink", _no_unlink(Killed))
         with pytest.raises(Killed):

@@ -65,12 +65,9 @@ class CaseContent:
         rubric = self.rubric
         criteria = [[c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria]
         values: dict[str, Any] = {
-            "language": self.language,
-            "source": self.source,
-            "posted_at": self.posted_at.isoformat(),
-            "theme": rubric.theme.value,
-            "specialty": rubric.specialty,
-        }
+            "language": self.language, "source": self.source, "posted_at": self.posted_at.isoformat(),
+            "theme": rubric.theme.value, "specialty": rubric.specialty,
+        }  # fmt: skip
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 
 

@@ -51,17 +51,12 @@ async def save_curation(
         used = row_of(tables.EvidenceIndexRow, index, digest=index.index_digest)
         await insert_rows(session, tables.EvidenceIndexRow, [used], skip_known=True)
     values = row_of(
-        row,
-        curation,
-        revision_id=revision_pk,
-        pipeline_digest=pipeline_digest,
+        row, curation, revision_id=revision_pk, pipeline_digest=pipeline_digest,
         attempt=1 if latest is None else latest.attempt + 1,
         threshold_sufficiency=curation.thresholds.sufficiency,
-        threshold_alignment=curation.thresholds.alignment,
-        index_digest=index.index_digest if index else None,
-        started_at=started_at,
-        finished_at=finished_at,
-    )
+        threshold_alignment=curation.thresholds.alignment, index_digest=index.index_digest if index else None,
+        started_at=started_at, finished_at=finished_at,
+    )  # fmt: skip
     texts = {} if curation.text is None else asdict(curation.text)
     curation_id = (await add_row(session, row(**values | texts))).id
     await _save_parts(session, curation_id, curation)

@@ -30,14 +30,12 @@ async def save_chain_results(
     """
     rows = [
         {
-            "revision_id": revision_pk,
-            "chain_digest": chain_digest,
-            "passed": result.rejected_by is None,
+            "revision_id": revision_pk, "chain_digest": chain_digest, "passed": result.rejected_by is None,
             "rejected_by": result.rejected_by.rule if result.rejected_by else None,
             "reason": result.rejected_by.reason if result.rejected_by else None,
         }
         for revision_pk, result in sorted(results, key=lambda pair: pair[0])
-    ]
+    ]  # fmt: skip
     saved = await insert_rows(session, FilterResultRow, rows, skip_known=True, returning=("revision_id",))
     added = {pk for (pk,) in saved}
     verdicts = [

@@ -38,19 +38,12 @@ class PostgresReplyStore:
     async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
         """Store a reply, durably, with its request and its prompt's text. Raises DatabaseUnavailable."""
         values = {
-            "request_digest": request_digest,
-            "task": request.task,
-            "prompt_digest": request.prompt.digest,
-            "engine": identity.engine,
-            "model": identity.model,
-            "parameters": dict(identity.parameters),
-            "inputs": dict(request.inputs),
-            "schema_digest": digest_json(request.schema),
-            "repair": list(request.repair) if request.repair else None,
-            "round": request.round,
-            "reply_model": reply.model,
-            "text": reply.stored_text,
-        }
+            "request_digest": request_digest, "task": request.task, "prompt_digest": request.prompt.digest,
+            "engine": identity.engine, "model": identity.model, "parameters": dict(identity.parameters),
+            "inputs": dict(request.inputs), "schema_digest": digest_json(request.schema),
+            "repair": list(request.repair) if request.repair else None, "round": request.round,
+            "reply_model": reply.model, "text": reply.stored_text,
+        }  # fmt: skip
         row = row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
         async with self._db.begin() as session:
             await insert_rows(
@@ -167,7 +160,5 @@ async def costs(session: AsyncSession) -> Costs:
         tasks=tuple(read(Cost, row) for row in rows if not row.of_all_tasks),
         stages=tuple(read(Cost, row) for row in rows if not row.of_all_stages),
         total=next(read(Cost, row) for row in rows if row.of_all_tasks and row.of_all_stages),
-        answers=tuple(answers),
-        curated=threads.curated,
-        kept=threads.kept,
-    )
+        answers=tuple(answers), curated=threads.curated, kept=threads.kept,
+    )  # fmt: skip

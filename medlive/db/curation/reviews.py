@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from sqlalchemy import exists, func, select, update
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -75,8 +76,11 @@ async def list_held(
 ) -> list[HeldCase]:
     """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given."""
     row = CaseRevisionRow
+    held_for = select(func.array_agg(aggregate_order_by(HoldRow.reason, HoldRow.position)))
     query = (
-        select(row, CaseRow.status_reason)
+        select(
+            row, CaseRow.status_reason, held_for.where(HoldRow.curation_id == row.curation_id).scalar_subquery()
+        )
         .join(CaseRow, CaseRow.id == row.case_id)
         .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
         .order_by(row.created_at, row.case_id)
@@ -85,17 +89,12 @@ async def list_held(
         query = query.where(row.language == language)
     if reason is not None:
         query = query.where(exists().where(HoldRow.curation_id == row.curation_id, HoldRow.reason == reason))
-    found = (await session.execute(query)).all()
-    holds = select(HoldRow.curation_id, HoldRow.reason).order_by(HoldRow.curation_id, HoldRow.position)
-    reasons: dict[int, tuple[Reason, ...]] = {}
-    for curation_id, held_for in await session.execute(
-        holds.where(HoldRow.curation_id.in_([r.curation_id for r, _ in found]))
-    ):
-        reasons[curation_id] = (*reasons.get(curation_id, ()), held_for)
-    return [
-        read(HeldCase, r, reasons=reasons.get(r.curation_id, ()), status_reason=why or "", held_since=r.created_at)
-        for r, why in found
-    ]
+    found = []
+    for held, why, names in await session.execute(query):
+        reasons = tuple(Reason(name) for name in names or ())
+        more = {"reasons": reasons, "status_reason": why or "", "held_since": held.created_at}
+        found.append(read(HeldCase, held, **more))
+    return found
 
 
 async def add_review(
@@ -154,13 +153,11 @@ async def open_dispute(
     """
     row = await session.scalar(
         select(DisputeRow).where(
-            DisputeRow.case_id == case_id,
-            DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
-            DisputeRow.reason == reason,
-            DisputeRow.opened_by.is_not_distinct_from(opened_by),
+            DisputeRow.case_id == case_id, DisputeRow.criterion_id.is_not_distinct_from(criterion_id),
+            DisputeRow.reason == reason, DisputeRow.opened_by.is_not_distinct_from(opened_by),
             DisputeRow.closed_at.is_(None),
         )
-    )
+    )  # fmt: skip
     if row is None:
         row = DisputeRow(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
         await add_row(session, row)

@@ -73,24 +73,15 @@ async def save_pages(
     """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
     rows = [
         row_of(
-            FetchRow,
-            event.fetched,
-            run_id=run_id,
-            source=source,
-            kind=event.kind,
-            thread_id=event.thread_id,
-            page_number=event.number,
-            body_digest=digest_bytes(event.fetched.body),
-            content_type=event.fetched.content_type or None,
-            etag=event.fetched.headers.get("etag"),
+            FetchRow, event.fetched, run_id=run_id, source=source, kind=event.kind, thread_id=event.thread_id,
+            page_number=event.number, body_digest=digest_bytes(event.fetched.body),
+            content_type=event.fetched.content_type or None, etag=event.fetched.headers.get("etag"),
             last_modified=event.fetched.headers.get("last-modified"),
             form=None if event.page.form is None else [list(pair) for pair in event.page.form],
-            archive_id=archive_id,
-            archive_offset=place.offset,
-            archive_length=place.length,
+            archive_id=archive_id, archive_offset=place.offset, archive_length=place.length,
         )
         for event, place in zip(pages, places, strict=True)
-    ]
+    ]  # fmt: skip
     saved = await insert_rows(session, FetchRow, rows, returning=("archive_offset", "id"))
     numbers: dict[int, int] = dict(saved)
     return [numbers[place.offset] for place in places]
@@ -103,17 +94,13 @@ async def save_failed_fetches(
     moment = now()
     rows: list[dict[str, Any]] = [
         {
-            "run_id": run_id,
-            "source": source,
+            "run_id": run_id, "source": source,
             "kind": PageKind.LISTING if problem.thread_id is None else PageKind.THREAD,
-            "thread_id": problem.thread_id,
-            "url": problem.url,
-            "page_number": 1,
-            "fetched_at": moment,
+            "thread_id": problem.thread_id, "url": problem.url, "page_number": 1, "fetched_at": moment,
             "error": f"{problem.kind.value}: {problem.message}",
         }
         for problem in problems
-    ]
+    ]  # fmt: skip
     await insert_rows(session, FetchRow, rows)
 
 

@@ -104,15 +104,11 @@ async def save_listed(
     """Threads of a list page: `entries` wait to be read, `skipped` (id → address, reason) are passed over."""
     rows: list[dict[str, Any]] = [
         {
-            "thread_id": entry.thread_id,
-            "url": entry.url,
-            "posted_at": entry.posted_at,
-            "active_at": entry.last_post_at or entry.posted_at,
-            "state": FrontierState.WAITING,
-            "reason": None,
+            "thread_id": entry.thread_id, "url": entry.url, "posted_at": entry.posted_at,
+            "active_at": entry.last_post_at or entry.posted_at, "state": FrontierState.WAITING, "reason": None,
         }
         for entry in entries
-    ]
+    ]  # fmt: skip
     rows += [
         {"thread_id": i, "url": url, "state": FrontierState.SKIPPED, "reason": reason}
         for i, (url, reason) in (skipped or {}).items()

@@ -83,11 +83,8 @@ async def start_harvest(
     """
     await ensure_sources(session, [source], SourceKind.SITE)
     row = HarvestRunRow
-    was_done = await session.scalar(
-        select(row.outcome == RunOutcome.DONE)
-        .where(row.source == source, row.iso_week == iso_week)
-        .with_for_update()
-    )
+    existing = select(row.outcome == RunOutcome.DONE).where(row.source == source, row.iso_week == iso_week)
+    was_done = await session.scalar(existing.with_for_update())
     if was_done and not again:
         return None
     statement = upsert(row).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
@@ -276,18 +273,11 @@ async def _set_source(session: AsyncSession, source: str, **values: Any) -> None
 
 async def list_sources(session: AsyncSession) -> list[SourceInfo]:
     """Every source with its latest harvest, by name."""
-    latest = (
-        select(HarvestRunRow.source, HarvestRunRow.iso_week, HarvestRunRow.outcome)
-        .ext(distinct_on(HarvestRunRow.source))
-        .order_by(HarvestRunRow.source, HarvestRunRow.iso_week.desc())
-        .subquery()
-    )
-    query = (
-        select(SourceRow, latest.c.iso_week, latest.c.outcome)
-        .outerjoin(latest, latest.c.source == SourceRow.name)
-        .order_by(SourceRow.name)
-    )
-    return [
-        read(SourceInfo, row, last_run=week, last_outcome=outcome)
-        for row, week, outcome in await session.execute(query)
-    ]
+    run = HarvestRunRow
+    newest = select(run).ext(distinct_on(run.source)).order_by(run.source, run.iso_week.desc())
+    latest = {found.source: (found.iso_week, found.outcome) for found in await session.scalars(newest)}
+    sources = []
+    for row in await session.scalars(select(SourceRow).order_by(SourceRow.name)):
+        week, outcome = latest.get(row.name, (None, None))
+        sources.append(read(SourceInfo, row, last_run=week, last_outcome=outcome))
+    return sources

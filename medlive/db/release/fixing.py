@@ -211,13 +211,11 @@ async def save_verdicts(
     case that was taken down meanwhile is let go."""
     rows = [
         {
-            "case_id": case_id,
-            "revision": revision,
-            "gates_digest": digest,
+            "case_id": case_id, "revision": revision, "gates_digest": digest,
             "hits": [[hit.gate.value, hit.detail] for hit in hits],
         }
         for case_id, revision, hits in verdicts
-    ]
+    ]  # fmt: skip
     await no_takedown(session)
     await session.execute(_SAVE, {"rows": dump_json(rows)})
 
@@ -252,10 +250,8 @@ def _hits(row: Any, version: str, *, publishable_only: bool) -> list[GateHit]:
     facts = CaseFacts(
         publishable=row.publishable,
         unpublishable_reason=row.unpublishable_reason and from_stored(row.unpublishable_reason),
-        index_known=row.index_known,
-        claims_without_evidence=row.unproven,
-        open_disputes=row.disputes,
-    )
+        index_known=row.index_known, claims_without_evidence=row.unproven, open_disputes=row.disputes,
+    )  # fmt: skip
     hits = [GateHit(Gate(gate), row.case_id, detail) for gate, detail in row.hits or ()]
     if row.is_late:
         release = row.first_release or version

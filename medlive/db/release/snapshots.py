@@ -204,12 +204,9 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     )
     dropped = select(func.count()).select_from(change).where(change.version == version, change.kind == "dropped")
     return Numbers(
-        cases=cases,
-        criteria=await session.scalar(criteria) or 0,
-        held=held,
-        revealed=revealed,
+        cases=cases, criteria=await session.scalar(criteria) or 0, held=held, revealed=revealed,
         dropped=await session.scalar(dropped) or 0,
-    )
+    )  # fmt: skip
 
 
 async def thread_revisions_of(session: AsyncSession, version: str, case_ids: Iterable[str]) -> dict[str, int]:
@@ -266,15 +263,13 @@ async def load_provenance(session: AsyncSession, version: str, *, code_version: 
         prompts=_numbered((task, digest) for task, digest in await session.execute(prompts)),
         evidence=tuple(
             EvidenceUse(
-                retriever=i.retriever,
-                index_digest=i.digest,
-                corpora=dict(sorted(i.corpora.items())),
+                retriever=i.retriever, index_digest=i.digest, corpora=dict(sorted(i.corpora.items())),
                 passages=i.passages,
             )
             for i in await session.scalars(indexes)
         ),
         thresholds=_numbered(pairs),
-    )
+    )  # fmt: skip
 
 
 def _numbered(pairs: Iterable[tuple[str, Any]]) -> dict[str, Any]:

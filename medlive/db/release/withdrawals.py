@@ -73,15 +73,11 @@ async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     mine = member.version == version
     case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None))
     criterion = exists().where(
-        mine,
-        member.case_id == row.case_id,
-        withdrawn.case_id == row.case_id,
-        withdrawn.revision == row.revision,
-        withdrawn.criterion_id == row.criterion_id,
-        there.case_id == member.case_id,
-        there.revision == member.revision,
+        mine, member.case_id == row.case_id, withdrawn.case_id == row.case_id,
+        withdrawn.revision == row.revision, withdrawn.criterion_id == row.criterion_id,
+        there.case_id == member.case_id, there.revision == member.revision,
         there.criterion == withdrawn.criterion,
-    )
+    )  # fmt: skip
     disputed = exists().where(mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None))
     return bool(await session.scalar(select(case | criterion | disputed)))
 
@@ -197,16 +193,11 @@ def _erratum(
 ) -> Erratum:
     versions = sorted({version for version, _ in held})
     return Erratum(
-        id=found.number,
-        issued_at=found.withdrawn_at.replace(microsecond=0),
-        kind=found.kind,
-        case_id=found.case_id,
-        criterion_id=None if criterion_id is None else f"{found.case_id}-{criterion_id}",
-        reason=found.reason,
-        revision=None if criterion_id is None else max(held)[1],
-        snapshots=tuple(versions),
+        id=found.number, issued_at=found.withdrawn_at.replace(microsecond=0), kind=found.kind,
+        case_id=found.case_id, criterion_id=None if criterion_id is None else f"{found.case_id}-{criterion_id}",
+        reason=found.reason, revision=None if criterion_id is None else max(held)[1], snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
-    )
+    )  # fmt: skip
 
 
 async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, int]]]:

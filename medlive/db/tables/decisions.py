@@ -88,16 +88,13 @@ class ReplyRow(Base):
 
     __tablename__ = "replies"
     __table_args__ = (
-        is_digest("request_digest"),
-        is_digest("schema_digest"),
-        one_of("finish", Finish),
+        is_digest("request_digest"), is_digest("schema_digest"), one_of("finish", Finish),
         CheckConstraint("input_tokens >= 0 AND cached_tokens >= 0 AND output_tokens >= 0", name="tokens"),
         CheckConstraint("cost_usd >= 0", name="cost_not_negative"),
         CheckConstraint("latency_ms >= 0", name="latency_not_negative"),
         CheckConstraint("repair IS NULL OR jsonb_array_length(repair) = 2", name="repair_is_pair"),
-        CheckConstraint("round >= 0", name="round_not_negative"),
-        Index(None, "task", "created_at"),
-    )
+        CheckConstraint("round >= 0", name="round_not_negative"), Index(None, "task", "created_at"),
+    )  # fmt: skip
     request_digest: Mapped[str] = column(
         "Task, prompt, schema, inputs, repair, engine, model and parameters", primary_key=True
     )
@@ -250,11 +247,9 @@ class ElementRow(Base):
 
     __tablename__ = "elements"
     __table_args__ = (
-        one_of("side", Side),
-        one_of("kind", Kind),
-        one_of("standing", ElementStatus),
+        one_of("side", Side), one_of("kind", Kind), one_of("standing", ElementStatus),
         CheckConstraint("quote <> ''", name="quote_not_empty"),
-    )
+    )  # fmt: skip
     curation_id: Mapped[int] = column(_CURATION, ForeignKey("curations.id"), primary_key=True)
     element_id: Mapped[str] = column("n1, n2, …, q, a1, a2, …", primary_key=True)
     position: Mapped[int] = column("Its place among all, from 1")

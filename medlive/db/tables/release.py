@@ -62,15 +62,13 @@ class CaseRevisionRow(Base):
 
     __tablename__ = "case_revisions"
     __table_args__ = (
-        one_of("theme", Theme),
-        one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
-        one_of("language", ("en", "zh")),
-        is_digest("content_digest"),
+        one_of("theme", Theme), one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
+        one_of("language", ("en", "zh")), is_digest("content_digest"),
         CheckConstraint("revision >= 1", name="revision_positive"),
         CheckConstraint("narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"),
         CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
         Index(None, "curation_id"),
-    )
+    )  # fmt: skip
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"), primary_key=True)
     revision: Mapped[int] = column("Its place among the revisions, from 1", primary_key=True)
     curation_id: Mapped[int] = column("The decision it came from", ForeignKey("curations.id"))

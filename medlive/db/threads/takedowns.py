@@ -5,9 +5,8 @@ snapshot holds stays, and with it empty rows of the decision and the revision th
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import datetime
 from json import JSONDecodeError
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.harvest.archives import mark_unswept
-from medlive.db.mapping import dump_json, is_one_of, load_json, read, to_stored
+from medlive.db.mapping import dump_json, is_one_of, load_json, to_stored
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.bands import take_turn
 from medlive.errors import CheckFailed
@@ -148,21 +147,9 @@ _FROZEN = text(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Takedown:
-    """What is left of a thread that was erased."""
-
-    source: str
-    thread_id: str
-    reason: str
-    taken_down_at: datetime
-    counts: Mapping[str, int]
-
-
-async def find_takedown(session: AsyncSession, source: str, thread_id: str) -> Takedown | None:
-    """The thread's takedown; None when it was not taken down."""
-    row = await session.get(TakedownRow, (source, thread_id))
-    return None if row is None else read(Takedown, row)
+async def find_takedown(session: AsyncSession, source: str, thread_id: str) -> TakedownRow | None:
+    """What is left of a thread that was erased; None when it was not taken down."""
+    return await session.get(TakedownRow, (source, thread_id))
 
 
 async def taken_down_ids(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> set[str]:

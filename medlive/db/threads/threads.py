@@ -225,15 +225,12 @@ async def save_identifiers(
     }
     rows = [
         {
-            "revision_id": revision_pk,
-            "message": 0 if i.message is None else i.message + 1,
-            "start_at": i.start,
-            "end_at": i.end,
-            "kind": i.kind.value,
+            "revision_id": revision_pk, "message": 0 if i.message is None else i.message + 1,
+            "start_at": i.start, "end_at": i.end, "kind": i.kind.value,
         }
         for revision_pk, identifiers in of_revision.items()
         for i in identifiers
-    ]
+    ]  # fmt: skip
     await insert_rows(session, IdentifierRow, rows, skip_known=True)
     return len(rows)
 

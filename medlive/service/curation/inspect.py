@@ -10,7 +10,8 @@ from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
-from medlive.db.threads.takedowns import Takedown, find_takedown
+from medlive.db.tables.intake import TakedownRow
+from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
 from medlive.errors import MedliveError, UsageError
 from medlive.service.database import open_database
@@ -20,7 +21,7 @@ from medlive.threads.prepare import deidentified, normalised, thread_language
 class ThreadTakenDown(MedliveError):
     """The thread was taken down."""
 
-    def __init__(self, takedown: Takedown) -> None:
+    def __init__(self, takedown: TakedownRow) -> None:
         """Keeps when and why it was taken down."""
         self.taken_down_at, self.reason = takedown.taken_down_at, takedown.reason
         when = f"{takedown.taken_down_at:%Y-%m-%d %H:%M} UTC"
