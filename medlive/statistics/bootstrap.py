@@ -32,9 +32,7 @@ def weight_chunks(clusters: int, draws: int, seed: int) -> Iterator[Floats]:
 @lru_cache(maxsize=1)
 def _kept(clusters: int, draws: int, seed: int) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
-    weights = _rows(np.random.default_rng(seed), draws, clusters)
-    weights.flags.writeable = False
-    return weights
+    return _rows(np.random.default_rng(seed), draws, clusters)
 
 
 def _rows(rng: np.random.Generator, rows: int, clusters: int) -> Floats:

@@ -272,18 +272,12 @@ def adjusted_drop(
             drawn.append(before - after)
     low, high = (interval(np.concatenate(drawn)) if drawn else None) or (None, None)
     known = not math.isnan(pre)
-    return Adjusted(
-        n_pre=int(n[0::2][both].sum()),
-        n_post=int(n[1::2][both].sum()),
-        lost_pre=int(n[0::2][~both].sum()),
-        lost_post=int(n[1::2][~both].sum()),
-        pre=float(pre) if known else None,
-        post=float(post) if known else None,
-        difference=float(pre - post) if known else None,
-        low=low,
-        high=high,
-        strata=tuple((int(a), int(b)) for a, b in zip(n[0::2], n[1::2], strict=True)),
+    kept_pre, kept_post, lost_pre, lost_post = (
+        int(side[which].sum()) for which in (both, ~both) for side in (n[0::2], n[1::2])
     )
+    first, second, gap = (float(pre), float(post), float(pre - post)) if known else (None, None, None)
+    pairs = tuple((int(a), int(b)) for a, b in zip(n[0::2], n[1::2], strict=True))
+    return Adjusted(kept_pre, kept_post, lost_pre, lost_post, first, second, gap, low, high, pairs)
 
 
 def _standardised(n: Floats, total: Floats) -> tuple[Floats, Floats]:

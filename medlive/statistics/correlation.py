@@ -277,9 +277,8 @@ class RankStability:
     spearman_low: float | None
     """Its 2.5 % quantile."""
     best: tuple[int, ...]
-    """For each column the 2.5 % quantile of its rank from the top, and"""
+    """For each column the 2.5 % quantile of its rank from the top; `worst` the 97.5 % quantile."""
     worst: tuple[int, ...]
-    """its 97.5 % quantile."""
     first_share: tuple[float, ...]
     """In which share of the draws the column is first (ties are shared)."""
 

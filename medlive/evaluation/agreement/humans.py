@@ -97,8 +97,10 @@ class RatingCollector:
         """A row's place in messages."""
         return f"{unit} {number}" if len(self.names) == 1 else f"{name} {unit} {number}"
 
-    def place(self, item: str) -> Place | None:
-        """The criterion of an item; None if it is not one of the run's. Raises ValueError without a run."""
+    def place(self, item: str, case_id: str, criterion: str) -> Place | None:
+        """The criterion of an item, or of both ids; None if it is not one of the run's, ValueError without a run."""
+        if not item:
+            return case_id, criterion
         if self.items is None:
             raise ValueError(f"item {item[:40]!r} can only be read together with its run")
         return self.items.get(item)
@@ -223,24 +225,23 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
 def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> None:
     """Add the ratings of a row. Raises ValueError where it is none."""
     rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
-    if rater is None or not (case_id or item):
+    if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
     if has_verdict:
-        place = found.place(item) if item else (case_id or "", criterion or "")
-        found.verdict(where, place, rater, _met(values["met"]))
-    given = values.get("score") not in (None, "")
-    if case_id and (given or ("score" in values and not has_verdict)):
+        found.verdict(where, found.place(item, case_id, criterion), rater, _met(values["met"]))
+    # A column that is empty beside a verdict is not a score that could not be given.
+    if case_id and "score" in values and not (has_verdict and values["score"] in (None, "")):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
     elif not has_verdict:
         raise ValueError("expected criterion_id and met, or score")
 
 
-def _name(value: object) -> str | None:
-    """An id or a name as text; None if missing."""
+def _name(value: object) -> str:
+    """An id or a name as text; "" if missing."""
     if isinstance(value, int) and not isinstance(value, bool):
         return str(value)
-    return value.strip() or None if isinstance(value, str) else None
+    return value.strip() if isinstance(value, str) else ""
 
 
 def _met(value: object) -> bool | None:

@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.digest import canonical_json, digest_bytes, digest_json
+from medlive.digest import digest_bytes, digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.bundles.files import (
     BUNDLE,
@@ -152,18 +152,11 @@ def make_bundle(
             files[EVIDENCE_FILE] = evidence.data()
     public = None if key is None else key.public
     bundle_info = BundleInfo(
-        code_version=__version__,
-        numpy=np.__version__,
-        model=info.model,
-        template=info.template,
-        parameters=info.parameters,
-        cases=info.cases,
-        grader=grader,
-        answers=answers,
-        canary=canary,
+        code_version=__version__, numpy=np.__version__, model=info.model, template=info.template,
+        parameters=info.parameters, cases=info.cases, grader=grader, answers=answers, canary=canary,
         signing=None if public is None else SigningUse(key_id=public.id_text(), public_key=public.line()),
         files={n: FileUse(bytes=len(d), digest=digest_bytes(d)) for n, d in sorted(files.items())},
-    )
+    )  # fmt: skip
     files[BUNDLE] = encode_document(bundle_info.model_dump(mode="json"))
     files[SUMS] = checksums(files)
     if key is not None:
@@ -296,11 +289,5 @@ def case_digest(case: EvaluationCase) -> str:
 
 
 def cases_jsonl(cases: tuple[EvaluationCase, ...]) -> bytes:
-    """A run's `cases.jsonl`."""
-    rows = "".join(canonical_json(case.row()) + "\n" for case in cases)
-    return rows.encode("utf-8", "backslashreplace")
-
-
-def cases_digest(cases: tuple[EvaluationCase, ...]) -> str:
-    """The digest of a run's `cases.jsonl` (`CasesUse.rows`)."""
-    return digest_bytes(cases_jsonl(cases))
+    """A run's `cases.jsonl`; its digest is `CasesUse.rows`."""
+    return b"".join(encode_row(case.row()) for case in cases)

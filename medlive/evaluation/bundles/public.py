@@ -13,7 +13,8 @@ from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_s
 _SECRET_VARIABLE: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|CREDENTIALS?)$", re.IGNORECASE)
 _LONG: Final = 12
 """Shorter values could be found in a text by chance."""
-_LOGIN: Final = re.compile(r"://[^/@\s]+@")
+_PRIVATE: Final = re.compile(r"://[^/@\s]+@|\A(?:/[\w.-]+/|~/|[A-Za-z]:\\)")
+"""A login in an address, or a path."""
 _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
 _NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
 """Prefixes of failure reasons that may name machines, and their replacements."""
@@ -30,14 +31,9 @@ def public_info(info: RunInfo) -> RunInfo:
     for place, value in leaves(info.parameters):
         if (why := _private(place, value)) is not None:
             raise UsageError(f"the parameter {place} {why}, and a bundle would publish it", hint=KEYS_BELONG)
-    return info.model_copy(
-        update={
-            "endpoint": None,
-            "snapshots": None,
-            "model": public_name(info.model),
-            "asked_as": None if info.asked_as is None else public_name(info.asked_as),
-        }
-    )
+    asked_as = None if info.asked_as is None else public_name(info.asked_as)
+    public = {"endpoint": None, "snapshots": None, "model": public_name(info.model), "asked_as": asked_as}
+    return info.model_copy(update=public)
 
 
 def public_answer(answer: Answer) -> Answer:
@@ -51,13 +47,8 @@ def public_answer(answer: Answer) -> Answer:
 def public_grade(grade: Grade) -> Grade:
     """Remove machine names from the reason and everything but numbers from the usage of a grade."""
     reason = next((text for prefix, text in _NO_REPLY.items() if grade.reason.startswith(prefix)), grade.reason)
-    return replace(
-        grade,
-        reason=reason,
-        grader=public_name(grade.grader),
-        model=public_name(grade.model),
-        usage=_numbers(grade.usage),
-    )
+    grader, model = public_name(grade.grader), public_name(grade.model)
+    return replace(grade, reason=reason, grader=grader, model=model, usage=_numbers(grade.usage))
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:
@@ -90,8 +81,5 @@ def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple
 def _private(place: str, value: Any) -> str | None:
     if names_secret(place):
         return "looks like a secret"
-    return "contains a login or a path" if _private_text(value) else None
-
-
-def _private_text(value: Any) -> bool:
-    return isinstance(value, str) and bool(_LOGIN.search(value) or re.match(r"/[\w.-]+/|~/|[A-Za-z]:\\", value))
+    found = isinstance(value, str) and _PRIVATE.search(value)
+    return "contains a login or a path" if found else None

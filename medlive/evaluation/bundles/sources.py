@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput, CheckFailed, MedliveError
-from medlive.evaluation.bundles.bundle import case_digest, cases_digest
+from medlive.evaluation.bundles.bundle import case_digest, cases_jsonl
 from medlive.evaluation.bundles.contents import Verification, require
 from medlive.evaluation.bundles.files import BUNDLE, CASES, EVIDENCE_FILE, RUN, differences
 from medlive.evaluation.cases.load import load_cases
@@ -83,7 +83,7 @@ def cases(state: Verification, out: Faults) -> None:
         out.add(f"{CASES}: {printable(case_id)}", one, printable(other))
     if not out.count and [[case_id, digest] for case_id, digest in want.items()] != digests:
         out.add(CASES, "each case once, in the snapshot's order", "duplicates or another order")
-    if (rows := cases_digest(expected)) != use.rows:
+    if (rows := digest_bytes(cases_jsonl(expected))) != use.rows:
         out.add(RUN, f"the cases' rows {rows}", printable(use.rows)[:100])
     if use.count != len(expected):
         out.add(RUN, f"{len(expected)} cases", str(use.count)[:40])
