@@ -98,7 +98,7 @@ class RatingCollector:
         return f"{unit} {number}" if len(self.names) == 1 else f"{name} {unit} {number}"
 
     def place(self, item: str, case_id: str, criterion: str) -> Place | None:
-        """The criterion of an item, or of both ids; None if the run lacks the item. Raises ValueError without a run."""
+        """The criterion of an item, or of both ids; None if the run lacks the item. ValueError without a run."""
         if not item:
             return case_id, criterion
         if self.items is None:
