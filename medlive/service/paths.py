@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from medlive.config import Settings
+from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
@@ -12,6 +13,12 @@ from medlive.snapshot.model import week_end
 def index_path(settings: Settings) -> Path:
     """The evidence index."""
     return settings.home / "evidence" / "default"
+
+
+def encoder_settings(settings: Settings) -> EncoderSettings:
+    """Where encoder models are searched for, and how they are run."""
+    how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})
+    return EncoderSettings(home=settings.home, **how)
 
 
 def archive_path(settings: Settings) -> Path:

@@ -11,11 +11,9 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
-from medlive.evidence.manifest import describe_retriever
 from medlive.service.database import open_database
-from medlive.service.paths import index_path
+from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states, summarize_counts
-from medlive.service.wiring import encoder_settings
 
 
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
@@ -29,6 +27,8 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
 
     "problems" has one line for each thing a person must look at: a quarantined source, an overdue step.
     """
+    from medlive.evidence.manifest import describe_retriever  # imports NumPy
+
     moment = clock()
     async with open_database(settings) as database:
         async with database.begin() as session:

@@ -28,13 +28,12 @@ from medlive.llm.replay import ReplayEngine
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from medlive.llm.wire import Price as EnginePrice
-from medlive.service.paths import index_path
+from medlive.service.paths import encoder_settings, index_path
 
 if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
     from medlive.db.session import Database
     from medlive.evaluation.asking.open_book import OpenBook
-    from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
 
@@ -253,14 +252,6 @@ async def serve_rules(
     found = search if retriever else None
     async with serve(RulesEngine, host=host, port=port, latency_ms=latency_ms, search=found) as url:
         yield url
-
-
-def encoder_settings(settings: Settings) -> "EncoderSettings":
-    """Where encoder models are searched for, and how they are run."""
-    from medlive.evidence.encoders.folders import EncoderSettings
-
-    how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})
-    return EncoderSettings(home=settings.home, **how)
 
 
 def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":

@@ -28,7 +28,7 @@ def index_folder(given: Path | None) -> Path:
 
 def encoder_settings(models: Path | None) -> "EncoderSettings":
     """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    from medlive.service.wiring import encoder_settings as configured
+    from medlive.service.paths import encoder_settings as configured
 
     found = configured(load_settings().settings)
     return found if models is None else replace(found, models=models)
