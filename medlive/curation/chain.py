@@ -173,12 +173,8 @@ class _Chain:
     async def _check_elements(self, *, judged: bool) -> Curation | None:
         self._set(stage=Stage.CONTROLLER)
         if self.control is None:
-            self.control = ElementControl(
-                self.thread,
-                self.state.elements,
-                screener=self._agent("screener"),
-                judge=self._agent("controller"),
-            )
+            screening, judging = self._agent("screener"), self._agent("controller")
+            self.control = ElementControl(self.thread, self.state.elements, screener=screening, judge=judging)
         try:
             await self.control.run(judged=judged)
         finally:
@@ -208,14 +204,7 @@ class _Chain:
         self._set(stage=Stage.VALIDATOR)
         s_cc, category = await validator.judge_query(self._case.query, self._agent("validator"))
         self._set(s_cc=s_cc, query_category=category)
-        return None if self.settings.exhaustive else self._query_rejection()
-
-    def _query_rejection(self) -> Curation | None:
-        category = self.state.query_category
-        if self.state.s_cc == 1 or category is None:
-            return None
-        detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
-        return self._reject(Reason.QUERY_NOT_CLINICAL, detail)
+        return None if self.settings.exhaustive else self._reject_question_or_history()
 
     async def _judge_sufficiency(self) -> Curation | None:
         requirements, self.consult = await validator.judge_sufficiency(self._case, self._agent("validator"))
@@ -225,10 +214,14 @@ class _Chain:
     def _reject_insufficient(self) -> Curation | None:
         """Compute S_inf over the current narrative, and the rejection if it is too low."""
         self._set(s_inf=validator.sufficiency(self.state.requirements, self._case.narrative))
-        return None if self.settings.exhaustive else self._sufficiency_rejection()
+        return None if self.settings.exhaustive else self._reject_question_or_history()
 
-    def _sufficiency_rejection(self) -> Curation | None:
-        limit, s_inf = self.settings.thresholds.sufficiency, self.state.s_inf
+    def _reject_question_or_history(self) -> Curation | None:
+        """The rejection for S_cc or S_inf, as far as they are known."""
+        category, s_inf, limit = self.state.query_category, self.state.s_inf, self.settings.thresholds.sufficiency
+        if self.state.s_cc == 0 and category is not None:
+            detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
+            return self._reject(Reason.QUERY_NOT_CLINICAL, detail)
         if s_inf is None or s_inf > limit:
             return None
         missing = "; ".join(i.requirement for i in self.state.requirements if not (i.present or i.prudent))
@@ -248,7 +241,7 @@ class _Chain:
         )
         self._set(s_align=s_align, claims=claims, index=self.retriever.identity)
         # Passed already, unless all of V is computed.
-        if earlier := self._query_rejection() or self._sufficiency_rejection():
+        if earlier := self._reject_question_or_history():
             return earlier
         if against := [f"{c.element_id}: {c.reason}" for c in claims if c.verdict is Alignment.CONTRADICTED]:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
@@ -262,20 +255,14 @@ class _Chain:
         """Write N and A, cross-examine and read them a second time."""
         self._set(stage=Stage.CONTROLLER)
         elements = tuple(e for side in Side for e in self.state.side(side))
-        text, checks, problem = await controller.write(
-            elements,
-            writer=self._agent("controller"),
-            judge=self._agent("reader"),
-            doubter=self._agent("validator"),
-        )
+        writer, reader, doubter = (self._agent(role) for role in ("controller", "reader", "validator"))
+        text, checks, problem = await controller.write(elements, writer=writer, judge=reader, doubter=doubter)
         self._set(checks=self.state.checks + checks, text=text)
         if count := self.settings.cross_questions:
             shown = [self.thread.title, *(m.text for m in visible_messages(self.thread))]
             whole, written = "\n\n".join(shown).strip(), f"{text.narrative}\n{text.advice}"
-            self._set(
-                cross_examination=await cross_examine(whole, written, self._agent("controller"), count=count)
-            )
-        reading = await read_case(self.thread, text, elements, self._agent("reader"))
+            self._set(cross_examination=await cross_examine(whole, written, writer, count=count))
+        reading = await read_case(self.thread, text, elements, reader)
         self._set(second_reading=reading)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)
         return with_holds(kept, (*reading_holds(reading), *self._chain_holds(problem)))
