@@ -114,6 +114,14 @@ class LogWriter:
         self._size += len(data)
 
 
+def read_bytes(path: Path) -> bytes:
+    """A file's bytes. Raises BadInput if it cannot be read."""
+    try:
+        return path.read_bytes()
+    except OSError as exc:
+        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+
+
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Raises DiskFull and BadInput in place of OSError while a file or folder is written."""

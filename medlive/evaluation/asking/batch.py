@@ -15,7 +15,7 @@ from typing import Any, Final
 from medlive.digest import canonical_json, digest_bytes, digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import answer_of, failed, unanswered
-from medlive.evaluation.log import LogWriter, open_log, values_of
+from medlive.evaluation.log import LogWriter, open_log, read_bytes, values_of, writing
 from medlive.evaluation.model import AnswerState
 from medlive.evaluation.runs.folder import IMPORTED, RESPONSES, open_run, write_whole
 from medlive.evaluation.runs.templates import load_template
@@ -129,7 +129,7 @@ def write_calls(
     def part() -> Path:
         return out.with_name(f"{out.stem}-{len(files) + 1:03d}{out.suffix}")
 
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         for custom_id, body in calls:
             row = {"custom_id": custom_id, "method": "POST", "url": URL, "body": body}
@@ -142,8 +142,6 @@ def write_calls(
             size, requests = size + len(line), requests + 1
         if lines:
             save(part() if files else out)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     return tuple(files), requests
 
 
@@ -163,10 +161,7 @@ def submit_batch(run_dir: Path, file: Path, api: BatchApi, api_key_env: str | No
 def batch_kind(run_dir: Path, file: Path) -> str | None:
     """What the calls of a file ask for: "asked" (verdicts) or "question" (answers); None: not this run's calls."""
     try:
-        with file.open("rb") as handle:
-            custom_id = json.loads(handle.readline())["custom_id"]
-    except OSError as exc:
-        raise BadInput(f"{file} cannot be read: {exc.strerror or exc}") from exc
+        custom_id = json.loads(read_bytes(file).partition(b"\n")[0])["custom_id"]
     except (ValueError, TypeError, KeyError):
         return None
     row = read_batch_log(run_dir).asked.get(custom_id)
@@ -215,12 +210,9 @@ def _message(error: object) -> str:
 
 def _results(path: Path) -> Iterator[Result | str]:
     """The results in a file; a line that is none as a note."""
-    try:
-        with path.open("rb") as handle:
-            lines = [(number, line.strip()) for number, line in enumerate(handle, start=1) if line.strip()]
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    for number, line in lines:
+    for number, line in enumerate(read_bytes(path).split(b"\n"), start=1):
+        if not line.strip():
+            continue
         where = f"{path.name}:{number}"
         try:
             row = json.loads(line)
@@ -231,7 +223,7 @@ def _results(path: Path) -> Iterator[Result | str]:
         if not isinstance(custom_id, str) or ("body" in row and "response" not in row):
             yield f"{where}: not a result" + (": it is a call, as it was handed in" if "body" in row else "")
         else:
-            yield Result(where, custom_id, digest_bytes(line), row)
+            yield Result(where, custom_id, digest_bytes(line.strip()), row)
 
 
 def read_results(

@@ -17,6 +17,7 @@ from typing import Annotated, Any, Final, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
 from medlive.errors import BadInput, ConfigError
+from medlive.evaluation.log import read_bytes
 
 _SENT: Final = ("max_tokens", "max_completion_tokens", "temperature", "reasoning_effort")
 """Fields that are sent under their own names."""
@@ -208,16 +209,14 @@ def read_registry(path: Path) -> Registry:
     reads, such as one whose name is misspelled.
     """
     try:
-        held = tomllib.loads(path.read_text(encoding="utf-8"))
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        content = tomllib.loads(read_bytes(path).decode())
     except (UnicodeDecodeError, tomllib.TOMLDecodeError) as exc:
-        raise BadInput(f"{path} is no TOML: {exc}") from exc
-    if strange := sorted(held.keys() - _TABLES):
+        raise BadInput(f"{path} is not valid TOML: {exc}") from exc
+    if strange := sorted(content.keys() - _TABLES):
         raise ConfigError(
             f"{path}: nothing reads {', '.join(strange)}", hint='a model\'s table is called [candidates."MODEL"]'
         )
-    tables = held.get("candidates", {})
+    tables = content.get("candidates", {})
     if not isinstance(tables, dict) or not tables:
         raise ConfigError(f'{path} holds no table [candidates."MODEL"]')
     return load_registry(tables, str(path))

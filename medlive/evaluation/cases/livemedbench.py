@@ -1,7 +1,6 @@
 """Read and write LiveMedBench's files: benchmark, responses and grades."""
 
 import json
-import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
@@ -10,7 +9,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_file
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_log
+from medlive.evaluation.log import read_bytes, read_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 _HAN: Final = re.compile("[\u4e00-\u9fff]")
@@ -22,10 +21,7 @@ FAILED_PREFIX: Final = "ERROR:"
 
 def read_json(path: Path) -> Any:
     """Parse a JSON file. Raises BadInput with the file and the position."""
-    try:
-        data = path.read_bytes()
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    data = read_bytes(path)
     try:
         return json.loads(data.decode("utf-8-sig"))
     except (ValueError, RecursionError) as exc:
@@ -34,23 +30,18 @@ def read_json(path: Path) -> Any:
 
 def month_of(post_time: object) -> str | None:
     """The month of a posting time as the published script reads it, or None where it calls it unknown."""
-    if not isinstance(post_time, str) or not post_time:
-        return None
     try:
-        moment = datetime.fromisoformat(post_time.replace("Z", "+00:00"))
+        text = post_time if isinstance(post_time, str) else ""
+        return datetime.fromisoformat(text.replace("Z", "+00:00")).strftime("%Y-%m")
     except ValueError:
         return None
-    return moment.strftime("%Y-%m")
 
 
 def number(value: object) -> float | None:
     """The value as a finite number, else None: text, booleans, NaN and infinity are not weights."""
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e300:
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value)
 
 
 def read_cases(path: Path) -> CaseSet:

@@ -16,7 +16,7 @@ from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import values_of, writing
+from medlive.evaluation.log import read_bytes, values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.integrity.lock import exclusive
@@ -164,10 +164,7 @@ class RunFolder:
         if self.info.evidence is None:
             return None
         path = self.path / EVIDENCE
-        try:
-            data = path.read_bytes()
-        except OSError as exc:
-            raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+        data = read_bytes(path)
         if digest_bytes(data) != self.info.evidence.rows:
             raise BadInput(f"{path} was changed since the run began")
         return Evidence.read(data)
