@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -29,7 +29,8 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder
+from medlive.evidence.encoder import Encoder, open_encoder
+from medlive.evidence.encoders.folders import EncoderSettings, find_models, missing_models
 from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
 from medlive.evidence.manifest import (
@@ -44,7 +45,16 @@ from medlive.evidence.manifest import (
     named_corpora,
     read_manifest,
 )
-from medlive.evidence.open_index import DATA, DENSE, LEXICAL, VECTORS, check_index, check_sizes, open_store
+from medlive.evidence.open_index import (
+    DATA,
+    DENSE,
+    LEXICAL,
+    VECTORS,
+    check_index,
+    check_sizes,
+    open_named_encoder,
+    open_store,
+)  # fmt: skip
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, VectorStore, keys_of
@@ -86,6 +96,51 @@ class DensePlan:
     """None: by the number of passages."""
     shard: int = SHARD
     """Passages per shard: what a kill may lose."""
+
+
+def plan_index(
+    out: Path,
+    requested: str | None,
+    settings: EncoderSettings,
+    *,
+    fresh: bool = False,
+    kind: str | None = None,
+    shard: int | None = None,
+) -> tuple[DensePlan | None, str]:
+    """Return the dense side that the index at `out` gets, or None, and the reason.
+
+    Args:
+        out: The index's folder.
+        requested: "none", or an encoder as in `open_encoder`; None for the index's own, else MedCPT if its models
+            are available.
+        settings: Where models are looked for.
+        fresh: Ignore the existing index.
+        kind: The kind of dense index, of `DenseKind`; None for by size.
+        shard: Passages per shard; None for the default.
+
+    Raises as `open_encoder` does for the requested or the index's own encoder.
+    """
+    dense, size = DenseKind(kind) if kind else None, shard or SHARD
+    if requested == "none":
+        return None, "no encoder was wanted"
+    if requested is not None:
+        why = f"encoder {requested} was asked for"
+        encoder = open_encoder(requested, settings=settings)
+        folder = Path(requested).expanduser()
+        where = str(folder.resolve()) if folder.is_dir() and requested != "medcpt" else requested
+        return DensePlan(encoder, where, why, dense, size), why
+    if not fresh:
+        existing = None
+        with suppress(IndexMissing, IndexCorrupt, IndexOutdated):
+            existing = read_manifest(out).encoder
+        if existing is not None:
+            why = f"the index has vectors of encoder {existing.name}"
+            return DensePlan(open_named_encoder(out, existing, settings), existing.where, why, dense, size), why
+    problem = missing_models(find_models(settings))
+    if problem is not None:
+        return None, problem
+    why = "MedCPT's models are at hand"
+    return DensePlan(open_encoder("medcpt", settings=settings), "medcpt", why, dense, size), why
 
 
 def build_index(

@@ -23,7 +23,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated, MissingExtra, UsageError
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import HINT, DenseKind, DenseParameters, DensePart, DenseRecall
@@ -94,18 +94,16 @@ class DenseIndex:
 
     @classmethod
     def open(cls, folder: Path, part: DensePart) -> "DenseIndex":
-        """The index of `folder` that `part` describes. Raises IndexOutdated or IndexCorrupt if it is not that."""
+        """The index of `folder` that `part` describes. Raises IndexCorrupt if it is not that."""
         try:
             index = faiss.read_index(str(folder / INDEX), faiss.IO_FLAG_MMAP_IFC)
         except RuntimeError as exc:
             cause = str(exc).strip().splitlines()[-1]
-            if part.faiss != faiss.__version__:
-                raise IndexOutdated(
-                    f"the dense index at {folder} was written by FAISS {part.faiss}, this is {faiss.__version__},"
-                    f" which does not read it: {cause}",
-                    hint=HINT,
-                ) from exc
-            raise IndexCorrupt(f"the dense index at {folder} cannot be read: {cause}", hint=HINT) from exc
+            raise IndexCorrupt(
+                f"the dense index at {folder}, written by FAISS {part.faiss}, cannot be read by FAISS"
+                f" {faiss.__version__}: {cause}",
+                hint=HINT,
+            ) from exc
         if (index.ntotal, index.d) != (part.count, part.dimension):
             raise IndexCorrupt(
                 f"{folder / INDEX} contains {index.ntotal} vectors of dimension {index.d},"

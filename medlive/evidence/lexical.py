@@ -288,12 +288,7 @@ class LexicalIndex:
             if len(hits) < limit or scores[-1] < scores[k - 1]:
                 break
             limit *= 4
-        found: list[tuple[int, float]] = []
-        for ordinal, score in zip(ordinals, scores, strict=True):
-            if ordinal is None:
-                raise IndexCorrupt(f"{self._folder} contains a document without a passage number")
-            found.append((int(ordinal), score))
-        return self._store.ordered(found, k)
+        return self._store.ordered([(int(o or 0), score) for o, score in zip(ordinals, scores, strict=True)], k)
 
     def _query(self, text: str, not_after: date | None, left_out: Sequence[str]) -> Any | None:
         """The engine's query, built term by term; None when no term is in the index."""

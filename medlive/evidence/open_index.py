@@ -135,14 +135,10 @@ def check_index(path: Path, manifest: IndexManifest) -> None:
 def _lexical_side(path: Path, manifest: IndexManifest, store: PassageStore) -> LexicalIndex:
     current = lexical.parameters()
     if manifest.parameters != current:
-        changed = [
-            n for n in sorted({*current, *manifest.parameters}) if manifest.parameters.get(n) != current.get(n)
-        ]
-        changes = ", ".join(f"{n} {manifest.parameters.get(n)}, now {current.get(n)}" for n in changed)
+        changed = dict(manifest.parameters.items() - current.items())
+        libraries = f"{manifest.libraries}, now {lexical.libraries()}"
         raise IndexOutdated(
-            f"{path} was built with other parameters ({changes}; libraries then {manifest.libraries},"
-            f" now {lexical.libraries()})",
-            hint=HINT,
+            f"{path} was built with other parameters ({changed}; libraries {libraries})", hint=HINT
         )
     try:
         return LexicalIndex(path / manifest.data / LEXICAL, store)

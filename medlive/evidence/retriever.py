@@ -97,7 +97,7 @@ class IndexRetriever:
         if lexical is None and dense is None:
             raise ValueError("a retriever needs a side")
         self._store = store
-        self._identity = identity
+        self.identity = identity
         self._lexical = lexical
         self.dense = dense
         """None for a search of words alone."""
@@ -105,11 +105,6 @@ class IndexRetriever:
         # An encoder costs little more for many queries than for one: while a batch runs, later ones gather.
         self._one_batch, self._queue = threading.Lock(), threading.Lock()
         self._waiting: list[_DenseCall] = []
-
-    @property
-    def identity(self) -> IndexIdentity:
-        """Which index this is."""
-        return self._identity
 
     async def search(
         self,
@@ -179,11 +174,11 @@ class IndexRetriever:
             start += len(call.requests)
 
     def _known(self, corpora: Collection[str]) -> frozenset[str]:
-        strange = sorted(set(corpora) - set(self._identity.corpora))
+        strange = sorted(set(corpora) - set(self.identity.corpora))
         if strange:
             raise UsageError(
                 f"the evidence index has no corpus {', '.join(map(repr, strange))}",
-                hint=f"expected one of {', '.join(sorted(self._identity.corpora))}",
+                hint=f"expected one of {', '.join(sorted(self.identity.corpora))}",
             )
         return frozenset(corpora)
 
@@ -194,7 +189,7 @@ class IndexRetriever:
         return max(k, RERANKED) if self._reranker is not None else k
 
     def _fuses(self, query: Query) -> bool:
-        return self._identity.retriever == "hybrid" or len(query.phrases) > 1
+        return self.identity.retriever == "hybrid" or len(query.phrases) > 1
 
     def _nearest(self, requests: Sequence[_DenseQuery]) -> list[Found]:
         """Encode all in one batch, then search once for each set of filters."""

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.digest import digest_bytes, digest_file
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.encoder import EncoderIdentity, PassageEncoder
 from medlive.evidence.files import whole_file
 from medlive.evidence.passage import Passage
@@ -73,10 +73,7 @@ class VectorStore:
     """The vectors of one encoder, of any corpora."""
 
     def __init__(self, root: Path, encoder: EncoderIdentity) -> None:
-        """Open the encoder's folder below `root`, and create it if necessary.
-
-        Raises IndexCorrupt for a damaged shard, IndexOutdated for one of another encoder.
-        """
+        """Open the encoder's folder below `root`, and create it if necessary. Raises IndexCorrupt."""
         self.encoder = encoder
         self.folder = folder_of(root, encoder.digest)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -127,6 +124,7 @@ class VectorStore:
             EvidenceUnavailable: if the encoder returns something other than finite vectors.
             DiskFull: if a shard does not fit; the finished ones stay.
         """
+        self._read_shards()
         present, made = 0, set[bytes]()
         pending: dict[bytes, tuple[str, str]] = {}
 
@@ -248,13 +246,7 @@ class _Shard:
             self.entry = ShardEntry.model_validate_json(description.read_bytes())
         except ValidationError as exc:
             raise _damaged(description, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
-        if (self.entry.encoder_digest, self.entry.dimension) != (encoder.digest, encoder.dimension):
-            raise IndexOutdated(
-                f"{description} is of encoder {self.entry.encoder} ({self.entry.encoder_digest}, dimension"
-                f" {self.entry.dimension}), not of {encoder.name} ({encoder.digest}, {encoder.dimension})",
-                hint=f"move {description} and {self.place} away and build again: medlive evidence build CORPUS...",
-            )
-        count, dimension = self.entry.count, self.entry.dimension
+        count, dimension = self.entry.count, encoder.dimension
         expected = count * (KEY.itemsize + dimension * _VECTOR.itemsize)
         size = self.place.stat().st_size if self.place.is_file() else None
         if size != expected or not count:

@@ -75,8 +75,7 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
-    from medlive.evidence.build import build_index, prune
-    from medlive.evidence.choice import plan_index
+    from medlive.evidence.build import build_index, plan_index, prune
     from medlive.evidence.corpora.registry import open_corpus
 
     out = index_folder(index)

@@ -13,8 +13,7 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import DiskFull, EvidenceUnavailable, IndexCorrupt
-from medlive.evidence.build import DensePlan, Progress, build_index, prune
-from medlive.evidence.choice import plan_index
+from medlive.evidence.build import DensePlan, Progress, build_index, plan_index, prune
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.encoders.folders import EncoderSettings
 from medlive.evidence.manifest import MANIFEST, DenseKind, IndexManifest, describe_retriever, read_manifest

@@ -1,6 +1,5 @@
 """Embeddings on disk: what is embedded once is never embedded again, killed or not."""
 
-import json
 import shutil
 import signal
 import subprocess
@@ -15,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.vectors import VectorStore
 from tests.support.embedding import CountingEncoder, identity, items, keys, vector
 
@@ -201,17 +200,6 @@ def test_damage_names_the_file(tmp_path: Path) -> None:
     (store.folder / "shard-000000.json").write_text("{}")
     with pytest.raises(IndexCorrupt, match=r"shard-000000\.json is not a valid shard description"):
         VectorStore(tmp_path, identity())
-
-
-def test_another_encoders_shard_is_not_used(tmp_path: Path) -> None:
-    store = VectorStore(tmp_path, identity())
-    store.embed_missing(items(range(5)), CountingEncoder())
-    place = store.folder / "shard-000000.json"
-    place.write_text(json.dumps(json.loads(place.read_text()) | {"encoder_digest": "sha256:" + "cd" * 32}))
-    with pytest.raises(IndexOutdated, match=r"shard-000000\.json is of encoder counting \(sha256:cdcd"):
-        VectorStore(tmp_path, identity())
-    other = identity(name="other", digest="sha256:" + "cd" * 32)
-    assert len(VectorStore(tmp_path, other)) == 0
 
 
 _FULL = """

@@ -99,8 +99,7 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     parts.append(element.text or "")
     for position, child in enumerate(element):
         kind = local(child.tag)
-        citation = kind == "xref" and child.get("ref-type") in ("bibr", "fn", "table-fn")
-        if kind and kind not in _SKIPPED and not citation:
+        if _is_text(child, kind):
             space = " " if kind in _BREAKS else ""
             parts.append(space)
             if position == 1 and name == "mfrac":
@@ -112,6 +111,11 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
         # White space between the parts of a formula is the file's layout, not its text.
         tail = child.tail or ""
         parts.append(tail if name not in _FORMULA or tail.strip() else "")
+
+
+def _is_text(element: Element, kind: str) -> bool:
+    citation = kind == "xref" and element.get("ref-type") in ("bibr", "fn", "table-fn")
+    return bool(kind) and kind not in _SKIPPED and not citation
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
