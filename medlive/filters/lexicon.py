@@ -4,8 +4,7 @@ import re
 from typing import Final, Literal
 
 _GROUP: Final = (
-    r"(?:jews?|muslims?|christians?|hindus?|blacks?|whites?|asians?|chinese|indians?|pakistanis?"
-    r"|arabs?|mexicans?"
+    r"(?:jews?|muslims?|christians?|hindus?|blacks?|whites?|asians?|chinese|indians?|pakistanis?|arabs?|mexicans?"
     r"|africans?|immigrants?|refugees?|gays?|lesbians?|homosexuals?|transgenders?|women|gypsies)"
 )
 _HATE_EN: Final = re.compile(
@@ -23,11 +22,10 @@ _HATE_EN: Final = re.compile(
     r"|slut|bitch)\b"
 )
 _HATE_ZH: Final = re.compile(
-    "支那(?:猪|人|狗)|黑鬼|尼哥|死(?:基佬|同性恋|变态佬|娘炮|穆斯林|回回)|阿三狗|棒子狗|小日本鬼子都?该死"
-    "|(?:河南|湖北|武汉|东北|新疆|外地|农村|乡下|广东|上海|黑|日本|印度|非洲|回族|同性恋)(?:人|佬"
-    "|者)?(?:都|全|就)(?:是|该)?"
-    "(?:骗子|小偷|垃圾|畜生|贱种|该死|去死|败类|蝗虫|病毒)|(?:你|他|她)(?:这个|就是个?)?(?:贱人|婊子"
-    "|畜生|杂种|狗杂种)"
+    "支那(?:猪|人|狗)|黑鬼|尼哥|死(?:基佬|同性恋|变态佬|娘炮|穆斯林|回回)|阿三狗|棒子狗|小日本鬼子都?该死|(?:河南"
+    "|湖北|武汉|东北|新疆|外地|农村|乡下|广东|上海|黑|日本|印度|非洲|回族|同性恋)(?:人|佬|者)?(?:都|全|就)(?:是"
+    "|该)?(?:骗子|小偷|垃圾|畜生|贱种|该死|去死|败类|蝗虫|病毒)|(?:你|他|她)(?:这个|就是个?)?(?:贱人|婊子|畜生"
+    "|杂种|狗杂种)"
 )
 _ASK: Final = (
     r"(?:how (?:to|do i|can i|do you|can you|would i)|(?:recipe|instructions|steps) (?:for|to)|teach me to"
@@ -36,27 +34,23 @@ _ASK: Final = (
 _HARM_EN: Final = re.compile(
     rf"\b{_ASK}\s(?:\w+\s)?(?:make|making|cook|cooking|synthesi[sz]e|produce|manufacture|brew"
     rf"|extract)\s(?:\w+\s){{0,2}}"
-    r"(?:meth|methamphetamine|crystal meth|heroin|cocaine|crack|fentanyl|lsd|mdma|ecstasy|ghb"
-    r"|krokodil|explosives?|bombs?"
-    r"|ricin|sarin|nerve gas|anthrax|poison(?! ivy| oak))\b"
+    r"(?:meth|methamphetamine|crystal meth|heroin|cocaine|crack|fentanyl|lsd|mdma|ecstasy|ghb|krokodil"
+    r"|explosives?|bombs?|ricin|sarin|nerve gas|anthrax|poison(?! ivy| oak))\b"
     rf"|\b{_ASK}\s(?:secretly\s|slowly\s)?(?:poison|drug|sedate|kill|overdose)\s(?:my\s(?:wife|husband"
     rf"|ex|boss|neighbou?r"
     r"|mother|father|mother-in-law|roommate|girlfriend|boyfriend|child|baby)|someone|somebody|people"
     r"|him|her|a person)\b"
     rf"|\b{_ASK}\s(?:painlessly\s)?(?:kill myself|commit suicide|die painlessly|end my life)\b"
-    r"|\bhow (?:many|much)\s[\w\s]{1,40}?(?:to (?:die|kill myself|commit suicide|end my life"
-    r"|kill (?:him|her|someone)))\b"
-    r"|\bpainless (?:way|method)s? (?:to|of) (?:die|dying|suicide)\b"
-    r"|\bwithout (?:her|him|them) knowing\b.{0,40}\b(?:abort|miscarry|miscarriage|sterili[sz]e)"
+    r"|\bhow (?:many|much)\s[\w\s]{1,40}?(?:to (?:die|kill myself|commit suicide|end my life|kill (?:him|her"
+    r"|someone)))\b|\bpainless (?:way|method)s? (?:to|of) (?:die|dying|suicide)\b|\bwithout (?:her|him"
+    r"|them) knowing\b.{0,40}\b(?:abort|miscarry|miscarriage|sterili[sz]e)"
 )
 _HARM_ZH: Final = re.compile(
-    "(?:怎么|如何|怎样|教我)(?:自己|在家)?(?:制作?|造|提炼|合成|提取|做)(?:出)?(?:冰毒|海洛因|毒品"
-    "|摇头丸|可卡因|炸药|炸弹|毒药|迷药|蒙汗药)"
-    "|(?:怎么|如何|怎样)(?:才能)?(?:偷偷)?(?:毒死|药死|迷晕|弄死|害死)(?:人|别人|他|她|老公|老婆"
-    "|婆婆|邻居|同事|女孩)?"
-    "|(?:怎么|如何|怎样)(?:才能)?(?:自杀|无痛苦?(?:地|的)?(?:死|自杀|离开)|安乐死自己)(?:最|不痛|才)?"
-    "|(?:吃|喝|服)多少.{0,12}?(?:会死|能死|致死|才死|就死)(?!亡率)|哪里(?:能|可以)?(?:买"
-    "|弄)到?(?:迷药|毒品|冰毒|氰化)"
+    "(?:怎么|如何|怎样|教我)(?:自己|在家)?(?:制作?|造|提炼|合成|提取|做)(?:出)?(?:冰毒|海洛因|毒品|摇头丸|可卡因"
+    "|炸药|炸弹|毒药|迷药|蒙汗药)|(?:怎么|如何|怎样)(?:才能)?(?:偷偷)?(?:毒死|药死|迷晕|弄死|害死)(?:人|别人|他"
+    "|她|老公|老婆|婆婆|邻居|同事|女孩)?|(?:怎么|如何|怎样)(?:才能)?(?:自杀|无痛苦?(?:地|的)?(?:死|自杀|离开)"
+    "|安乐死自己)(?:最|不痛|才)?|(?:吃|喝|服)多少.{0,12}?(?:会死|能死|致死|才死|就死)(?!亡率)|哪里(?:能"
+    "|可以)?(?:买|弄)到?(?:迷药|毒品|冰毒|氰化)"
 )
 _Patterns = tuple[tuple[Literal["hate", "harm"], re.Pattern[str]], ...]
 _ENGLISH: Final[_Patterns] = (("hate", _HATE_EN), ("harm", _HARM_EN))

@@ -116,8 +116,7 @@ _EXAM_OPTIONS: Final = re.compile(
 )
 _EXAM_WORDS: Final = re.compile(
     r"\b(?:exams?|practice question|question bank|qbank|uworld|shelf|usmle|comlex|mcq|answer key"
-    r"|which of the following)\b"
-    r"|考试|真题|模拟题|考点|正确答案|选择题|下列哪"
+    r"|which of the following)\b|考试|真题|模拟题|考点|正确答案|选择题|下列哪"
 )
 
 
@@ -139,27 +138,21 @@ def not_clinical(subject: Subject) -> Outcome:
 
 
 _SHOWN_EN: Final = re.compile(
-    r"\(?attachments? (?:was |were |has been |have been )?removed"
-    r"|\b(?:photo|picture|pic|image|video|attachment|screenshot)s? (?:is |are |was |were )?"
-    r"(?:attached|enclosed|uploaded|below|above|here)\b"
-    r"|\b(?:attach(?:ed|ing)|enclos(?:ed|ing)|upload(?:ed|ing)|post(?:ed|ing)|sending|sent"
-    r"|includ(?:ed|ing)|see|find)"
-    r" (?:here |herewith |below )?(?:the |a |an |my |some |few |all |all my |these |two |three "
-    r"|\d )?(?:\w+ ){0,2}"
-    r"(?:photo|picture|pic|image|video|attachment|screenshot)s?\b"
-    r"|\b(?:attached|enclosed|uploaded) (?:the |a |an |my |all |all my |all the |herewith |here )?(?:\w+ ){0,2}"
-    r"(?:report|reports|x-?rays?|scans?|mri|results?|file|files|document|documents)\b"
-    r"|\b(?:report|reports|x-?ray|x-?rays|scan|scans|results?)(?: is| are| have been"
-    r"| has been)? (?:attached|enclosed)\b"
-    r"|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the |my )?(?:attached|enclosed)\b"
-    r"|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)"
+    r"\(?attachments? (?:was |were |has been |have been )?removed|\b(?:photo|picture|pic|image|video|attachment"
+    r"|screenshot)s? (?:is |are |was |were )?(?:attached|enclosed|uploaded|below|above|here)\b|\b(?:attach(?:ed"
+    r"|ing)|enclos(?:ed|ing)|upload(?:ed|ing)|post(?:ed|ing)|sending|sent|includ(?:ed|ing)|see|find) (?:here "
+    r"|herewith |below )?(?:the |a |an |my |some |few |all |all my |these |two |three |\d )?(?:\w+ ){0,2}(?:photo"
+    r"|picture|pic|image|video|attachment|screenshot)s?\b|\b(?:attached|enclosed|uploaded) (?:the |a |an |my "
+    r"|all |all my |all the |herewith |here )?(?:\w+ ){0,2}(?:report|reports|x-?rays?|scans?|mri|results?|file"
+    r"|files|document|documents)\b|\b(?:report|reports|x-?ray|x-?rays|scan|scans|results?)(?: is| are| have been"
+    r"| has been)? (?:attached|enclosed)\b|\b(?:please |kindly |pls )?(?:see|find|check|view|look at) (?:the "
+    r"|my )?(?:attached|enclosed)\b|\bas (?:shown|seen) in the (?:photo|picture|image|pic|attachment)"
 )
 _SHOWN_ZH: Final = re.compile(
-    "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您"
-    "|一下|一张|几张|过来|上来|过去|上去|去)*"
-    "(?:照片|图片|相片|片子|胶片|报告单|化验单|检查单|视频)|(?:照片|图片|相片|片子|报告单|化验单"
-    "|检查单|报告|视频)"
-    "(?:已|都|也|全|我|在)*(?:上传|传上|发您|发给您|发给你|发过去|发上|见附件|附上|在下面|在上面|如下图)"
+    "(?:如|见|看|详见|参见|附)(?:上|下|附)?图(?!像检查)|(?:上传|发|传|附)(?:了|的|过|给您|给你|您|一下|一张|几张"
+    "|过来|上来|过去|上去|去)*(?:照片|图片|相片|片子|胶片|报告单|化验单|检查单|视频)|(?:照片|图片|相片|片子"
+    "|报告单|化验单|检查单|报告|视频)(?:已|都|也|全|我|在)*(?:上传|传上|发您|发给您|发给你|发过去|发上|见附件"
+    "|附上|在下面|在上面|如下图)"
     r"|您?看(?:一?下)?(?:我的?|我发的)?(?:照片|图片)|语音(?:回复|已|消息)|\[(?:图片|语音|视频|照片)\]"
     r"|【(?:图片|语音|视频)】"
     "|点击(?:播放|查看)(?:语音|图片)|暂不支持(?:查看|播放)"
@@ -225,18 +218,15 @@ def duplicate(subject: Subject) -> Outcome:
 _COURTESY_EN: Final = re.compile(
     r"\b(?:hi|hello|hey|dear|good (?:morning|evening|afternoon|day)|welcome(?: back)?(?: to [\w.]+)?|greetings"
     r"|thanks?(?: you)?(?: for (?:your |the )?(?:query|question|asking|writing|consulting|posting"
-    r"|using [\w.]+)\w*)?"
-    r"|regards|sincerely|take care|good luck|best wishes|wish you (?:good|all the) \w+|hope (?:this"
-    r"|it|that) helps\w*"
-    r"|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend|user|patient"
-    r"|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b"
+    r"|using [\w.]+)\w*)?|regards|sincerely|take care|good luck|best wishes|wish you (?:good|all the) \w+"
+    r"|hope (?:this|it|that) helps\w*|(?:glad|happy|here) to help(?: you)?|let me know|sir|madam|doctor|dr|friend"
+    r"|user|patient|for (?:further|more) \w+ consult .{0,60}?online\s*-*>*|<link>)\b"
 )
 _COURTESY_ZH: Final = re.compile(
-    "你好|您好|不客气|不用客气|(?:非常)?(?:谢谢|感谢)(?:你|您)?(?:的)?(?:咨询|信任|提问|关注|支持|理解|配合)?|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利"
-    "|康复|好运)|祝好|再见|早日康复|多保重"
+    "你好|您好|不客气|不用客气|(?:非常)?(?:谢谢|感谢)(?:你|您)?(?:的)?(?:咨询|信任|提问|关注|支持|理解|配合)?"
+    "|没关系|好的|嗯+|哦+|祝(?:你|您)?.{0,8}?(?:健康|愉快|顺利|康复|好运)|祝好|再见|早日康复|多保重"
     "|病情资料我已详细阅读|根据(?:你|您)(?:现有|提供)的资料|语音回复|欢迎(?:咨询|关注)|请点击"
-    "|以上是对.{0,40}?问题的建议"
-    "|希望(?:对|能)(?:你|您)?.{0,4}帮助|朋友|亲|患者|医生|是的?|没有|收到|可以|对"
+    "|以上是对.{0,40}?问题的建议|希望(?:对|能)(?:你|您)?.{0,4}帮助|朋友|亲|患者|医生|是的?|没有|收到|可以|对"
 )
 
 
