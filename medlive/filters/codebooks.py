@@ -1,19 +1,173 @@
 """Code-book terms (ICD, ICF, ICHI) found in a text by one automaton pass.
 
 A thread with no such term is no clinical discussion (LiveMedBench, post filters). medlive ships a small list of
-its own; WHO's official files and other lists are read beside it.
+its own; WHO's official files and other lists are read beside it, in the shapes in which they are passed on.
 """
 
+import csv
+import json
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
-from medlive.errors import MissingExtra
-from medlive.filters.codebook_files import Term, clean_term, read_terms
+from medlive.errors import BadInput, MissingExtra
 from medlive.filters.model import read_lines
+from medlive.text.normalise import normalise
+
+_CODE_COLUMNS: Final = frozenset(read_lines("code_columns.txt"))
+_TERM_COLUMNS: Final = frozenset(read_lines("term_columns.txt"))
+_ANY_CODE: Final = re.compile(
+    r"[A-Z]\d{2}(?:\.?[0-9A-Z-]{1,4})?|[A-Z0-9]{2}\d[0-9A-Z](?:\.[0-9A-Z]{1,2})?|[bsde]\d{1,5}|[A-Z]{3}\.[A-Z]{2}\.[A-Z]{2}"
+    r"|[A-Z]\d{2}-[A-Z]\d{2}|\d{5,9}|DOID:\d+"
+)
+_ICD_CODE: Final = re.compile(r"[A-TV-Z]\d[0-9A-Z](?:\.[0-9A-Z-]{1,4})?")
+_LEADING_MARKS: Final = re.compile(r"^(?:[-–•]\s*)+|^[A-Z]\d\d(?:-[A-Z]\d\d)?[：:]\s*")
+_BLOCK: Final = re.compile(r"([A-Z]\d\d-[A-Z]\d\d)[：:]")
+_TRAILING_CODE: Final = re.compile(r"[A-Z]\d{2}(?:\.[\d-])?[†*]?$")
+_VAGUE: Final = re.compile(
+    r"[,，]?\s*(?:unspecified|not elsewhere classified|nos|nec|未特指的?|不可归类在他处者?)$", re.IGNORECASE
+)
+_TERM_END: Final = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
+"""Last characters that make a two-character word of a frequency list a term by itself."""
+
+
+class Term(NamedTuple):
+    """A term of a code book."""
+
+    system: str
+    """"ICD-10", "ICD-11", "ICF", "ICHI", or the file's name."""
+    code: str
+    """Empty if the list has none."""
+    term: str
+
+
+def clean_term(text: str) -> str:
+    """Remove list marks, trailing cross-references and "unspecified" from a title."""
+    text = _LEADING_MARKS.sub("", normalise(text).strip(" \"'"))
+    if len(text) > 6:
+        text = _TRAILING_CODE.sub("", text)
+    return _VAGUE.sub("", text).strip(" ,;，；.")
+
+
+def _usable(term: str) -> bool:
+    return (4 if term.isascii() else 2) <= len(term) <= 80 and "/w/" not in term and "%" not in term
+
+
+def _system(path: Path) -> str:
+    name = re.sub("[_ -]", "", path.name.lower())
+    known = {"icd11": "ICD-11", "icd10cm": "ICD-10-CM", "icd10": "ICD-10", "ichi": "ICHI", "icf": "ICF",
+             "diseaseontology": "DOID", "doid": "DOID"}  # fmt: skip
+    return next((system for mark, system in known.items() if mark in name), path.stem)
+
+
+def read_terms(path: Path) -> Iterator[Term]:
+    """The usable terms of a code-book file, duplicates included.
+
+    Knows: tables with a header (comma, tab or semicolon; a code column and one or more title and synonym columns,
+    as WHO's ICD-11, ICF and ICHI tabulations have); WHO's headerless ICD-10 `codes.txt`; two columns of code and
+    title; a word list with frequencies; nested JSON of `value`, `label`, `children`. BadInput for anything else.
+    """
+    try:
+        raw = path.read_bytes()
+    except OSError as exc:
+        raise BadInput(f"cannot read code book {path.name}: {exc.strerror}") from exc
+    if raw.startswith(b"PK\x03\x04"):
+        raise BadInput(f"{path.name} is a spreadsheet or archive", hint="save it as CSV or TSV, UTF-8")
+    text = _decoded(raw, path)
+    pairs = _json_pairs(text, path) if text.lstrip()[:1] in "[{" else _table_pairs(text)
+    terms = ((code, clean_term(title)) for code, title in pairs)
+    system, found = _system(path), False
+    for code, term in terms:
+        if _usable(term):
+            found = True
+            yield Term(system, code, term)
+    if not found:
+        raise BadInput(f"{path.name} has no column of titles that is known", hint="see docs/codebooks.md")
+
+
+def _decoded(raw: bytes, path: Path) -> str:
+    for encoding in ("utf-8-sig", "utf-16" if raw[:2] in (b"\xff\xfe", b"\xfe\xff") else "utf-8", "gb18030"):
+        with suppress(UnicodeDecodeError):
+            return raw.decode(encoding).replace("\x00", "")
+    raise BadInput(f"{path.name} is neither UTF-8 nor GB18030")
+
+
+def _json_pairs(text: str, path: Path) -> Iterator[tuple[str, str]]:
+    try:
+        nodes = [json.loads(text)]
+    except (ValueError, RecursionError) as exc:
+        raise BadInput(f"{path.name} is not valid JSON") from exc
+    while nodes:
+        node = nodes.pop()
+        values = list(node.values()) if isinstance(node, dict) else node
+        nodes.extend(v for v in values if isinstance(v, list | dict))
+        if isinstance(node, dict) and (title := _first_text(node, ("label", "title", "name", "term"))):
+            yield _first_text(node, ("value", "code", "id")), title
+
+
+def _first_text(node: dict[str, Any], keys: Sequence[str]) -> str:
+    return next((node[key] for key in keys if isinstance(node.get(key), str)), "")
+
+
+def _table_pairs(text: str) -> Iterator[tuple[str, str]]:
+    lines = text.splitlines()
+    sample = "\n".join(lines[:5])
+    csv.field_size_limit(10_000_000)
+    rows = ([c.strip() for c in row] for row in csv.reader(lines, delimiter=max("\t;,|", key=sample.count)))
+    first = next(rows, [])
+    header = [re.sub(r"\.\d+$", "", name.lower().lstrip("\ufeff")).replace(" ", "") for name in first]
+    titles = [i for i, name in enumerate(header) if name in _TERM_COLUMNS]
+    if not titles:
+        return filter(None, map(_plain_row, (first, *rows)))
+    codes = [i for i, name in enumerate(header) if name in _CODE_COLUMNS]
+    return chain.from_iterable(_titled_row(row, codes, titles) for row in rows)
+
+
+def _titled_row(row: Sequence[str], codes: Sequence[int], titles: Sequence[int]) -> Iterator[tuple[str, str]]:
+    code = next((row[i] for i in codes if i < len(row) and row[i]), "").removeprefix("ICD10:")
+    for title in chain.from_iterable(_cell_terms(row[i]) for i in titles if i < len(row)):
+        block = _BLOCK.match(title)
+        yield block.group(1) if block else code, title
+
+
+def _cell_terms(cell: str) -> list[str]:
+    """A cell's terms: a plain title, or a printed list of quoted ones."""
+    if cell.startswith("[") and cell.endswith("]"):
+        return [t for t in re.findall(r"'''(.*?)'''|\"(.*?)\"|'(.*?)'", cell) for t in t if t]
+    return [cell] if cell else []
+
+
+def _plain_row(cells: Sequence[str]) -> tuple[str, str] | None:
+    """The code and the title in a row of a table without a header; None for a row of another shape."""
+    filled = [c for c in cells if c]
+    if len(filled) == 1:
+        return None if re.search(r"[/%\d]", filled[0]) else ("", filled[0])
+    if len(filled) == 2:
+        return _plain_pair(*filled)
+    if len(filled) == 3 and re.fullmatch(r"[A-Z][A-Z0-9-]{2,11}", filled[0]) and "\t" not in filled[2]:
+        return filled[1], filled[2]
+    return _wide_row(filled) if len(filled) > 6 else None
+
+
+def _wide_row(filled: Sequence[str]) -> tuple[str, str] | None:
+    codes = [c for c in filled if _ICD_CODE.fullmatch(c)]
+    words = [c for c in filled if " " in c or (len(c) > 6 and c.isalpha())]
+    return (codes[-1], words[0]) if codes and words else None
+
+
+def _plain_pair(first: str, second: str) -> tuple[str, str] | None:
+    if re.fullmatch(r"\d+", second) and not first.isascii():
+        # A word and how often it occurs.
+        return ("", first) if len(first) >= 3 or first[-1] in _TERM_END else None
+    if _ANY_CODE.fullmatch(first):
+        return first, second
+    return ("", second) if first.startswith("ICHI") else None
+
 
 _WIDE: Final = re.compile(r"[０-９Ａ-Ｚａ-ｚ－]")
 _WIDE_TABLE: Final = {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}

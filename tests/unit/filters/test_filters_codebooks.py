@@ -8,8 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.errors import BadInput
-from medlive.filters.codebook_files import Term, clean_term, read_terms
-from medlive.filters.codebooks import Codebook, TermHit, load_codebook, shipped_terms, stop_words
+from medlive.filters.codebooks import (
+    Codebook,
+    Term,
+    TermHit,
+    clean_term,
+    load_codebook,
+    read_terms,
+    shipped_terms,
+    stop_words,
+)
 
 SHIPPED = load_codebook()
 
