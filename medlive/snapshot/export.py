@@ -3,12 +3,11 @@
 import csv
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date
 from enum import StrEnum
 from pathlib import Path
-from typing import IO, Any, Final
+from typing import Any, Final
 
 from medlive.digest import canonical_json, digest_file
 from medlive.errors import MissingExtra, UsageError
@@ -23,9 +22,6 @@ from medlive.snapshot.model import (
     livemedbench_piece,
     stamped,
 )
-
-BATCH: Final = 2_000
-"""Cases of one row group of parquet."""
 
 
 class ExportFormat(StrEnum):
@@ -65,50 +61,43 @@ class Exported:
 
 
 def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:
-    """Write the part's cases into the file `out`, which appears whole or not at all. Memory stays flat.
+    """Write the part's cases into the file `out`, which appears whole or not at all.
 
-    The canary stands with every case; parquet names the snapshot and its digest in its metadata, too. Raises
-    UsageError for a part without cases, a file that is there already, or one inside the snapshot; MissingExtra
-    for parquet without pyarrow; DiskFull, and BadInput when the disk refuses otherwise.
+    The canary stands with every case; parquet names the snapshot and its digest in its metadata, too.
+
+    Raises:
+        UsageError: If the part has no cases, the file exists, or lies inside the snapshot.
+        MissingExtra: If it is parquet, and pyarrow is not installed.
+        DiskFull, BadInput: If the file cannot be written.
     """
     if out.is_symlink() or out.exists():
-        raise UsageError(f"{out} is there already", hint="name another file, or remove it")
+        raise UsageError(f"{out} exists already", hint="name another file, or remove it")
     if out.absolute().resolve().is_relative_to(snapshot.path.absolute().resolve()):
         raise UsageError(f"{out} lies inside the snapshot, which would not verify any more")
+    cases = snapshot.cases
+    if not cases:
+        raise UsageError(f"no case of {snapshot.version} fits the filters: nothing was written")
     partial = out.with_name(f".{out.name}.{os.getpid()}.partial")
-    criteria = cases = 0
-
-    def counted() -> Iterator[SnapshotCase]:
-        nonlocal cases, criteria
-        for case in snapshot:
-            cases, criteria = cases + 1, criteria + len(case.criteria)
-            yield case
-
     with writing_to(out):
         try:
-            WRITERS[form](counted(), snapshot, partial)
-            if not cases:
-                raise UsageError(f"no case of {snapshot.version} fits the filters: nothing was written")
+            WRITERS[form](cases, snapshot, partial)
             digest = digest_file(partial)
             partial.rename(out)
         finally:
             partial.unlink(missing_ok=True)
-    return Exported(out, form, cases, criteria, digest, snapshot.digest)
-
-
-def _record(case: SnapshotCase, canary: str) -> dict[str, Any]:
-    """The case's stamped row and its criteria, without what they repeat of the case."""
-    return {**stamped(case.row(), canary), "criteria": [_nested(c.row()) for c in case.criteria]}
-
-
-def _nested(criterion: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: criterion[name] for name in _NESTED}
+    return Exported(out, form, len(cases), sum(len(case.criteria) for case in cases), digest, snapshot.digest)
 
 
 _NESTED: Final = tuple(n for n in CRITERION_FIELDS if n not in ("case_id", "revision", "canary"))
 
 
-def _livemedbench(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
+def _record(case: SnapshotCase, canary: str) -> dict[str, Any]:
+    """The case's stamped row and its criteria, without what they repeat of the case."""
+    criteria = [{name: getattr(criterion, name) for name in _NESTED} for criterion in case.criteria]
+    return {**stamped(case.row(), canary), "criteria": criteria}
+
+
+def _livemedbench(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
     canary = snapshot.manifest.canary
     with path.open("wb") as handle:
         for number, case in enumerate(cases):
@@ -117,7 +106,7 @@ def _livemedbench(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path)
         handle.write(livemedbench_end())
 
 
-def _jsonl(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
+def _jsonl(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
     with path.open("wb") as handle:
         for case in cases:
             handle.write(line(_record(case, snapshot.manifest.canary)))
@@ -132,27 +121,18 @@ def guarded(text: str) -> str:
     return "'" + text if _RISKY.match(text) else text
 
 
-def unguarded(cell: str) -> str:
-    """The text that `guarded` made the cell of."""
-    return cell[1:] if cell.startswith("'") and _RISKY.match(cell[1:]) else cell
-
-
-def _csv(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
+def _csv(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
     # The mark at the file's beginning is how spreadsheets know UTF-8.
     with path.open("w", encoding="utf-8-sig", newline="") as handle:
-        _rows_of_csv(cases, snapshot.manifest.canary, handle)
+        writer = csv.writer(handle, quoting=csv.QUOTE_ALL)
+        writer.writerow([*CASE_FIELDS, "criteria"])
+        for case in cases:
+            record = _record(case, snapshot.manifest.canary)
+            cells = [guarded(str(record[name])) for name in CASE_FIELDS]
+            writer.writerow([*cells, canonical_json(record["criteria"])])
 
 
-def _rows_of_csv(cases: Iterator[SnapshotCase], canary: str, handle: IO[str]) -> None:
-    writer = csv.writer(handle, quoting=csv.QUOTE_ALL)
-    writer.writerow([*CASE_FIELDS, "criteria"])
-    for case in cases:
-        record = _record(case, canary)
-        cells = [guarded(str(record[name])) for name in CASE_FIELDS]
-        writer.writerow([*cells, canonical_json(record["criteria"])])
-
-
-def _parquet(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
+def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
     from medlive.snapshot import parquet
 
     if not parquet.available():
@@ -169,26 +149,11 @@ def _parquet(cases: Iterator[SnapshotCase], snapshot: Snapshot, path: Path) -> N
             "medlive.source_digest": snapshot.digest,
         }
     )
-    with pq.ParquetWriter(path, schema, compression="zstd") as writer:
-        for batch in _batches(cases):
-            records = [_record(case, snapshot.manifest.canary) for case in batch]
-            for record in records:
-                record["posted_at"] = date.fromisoformat(record["posted_at"])
-            writer.write_table(pa.Table.from_pylist(records, schema=schema))
+    records = [{**_record(c, snapshot.manifest.canary), "posted_at": c.posted_at} for c in cases]
+    pq.write_table(pa.Table.from_pylist(records, schema=schema), path, compression="zstd")
 
 
-def _batches(cases: Iterator[SnapshotCase]) -> Iterator[list[SnapshotCase]]:
-    batch: list[SnapshotCase] = []
-    for case in cases:
-        batch.append(case)
-        if len(batch) == BATCH:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
-
-
-WRITERS: Final[Mapping[ExportFormat, Callable[[Iterator[SnapshotCase], Snapshot, Path], None]]] = {
+WRITERS: Final[Mapping[ExportFormat, Callable[[Sequence[SnapshotCase], Snapshot, Path], None]]] = {
     ExportFormat.LIVEMEDBENCH: _livemedbench,
     ExportFormat.JSONL: _jsonl,
     ExportFormat.CSV: _csv,
