@@ -118,9 +118,9 @@ def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -
         faults.add(str(exc.filename or "."), "a readable file", exc.strerror or str(exc)[:200])
     except TooLong as exc:
         faults.add(".", "files and lines within the size limits", str(exc)[:200])
-    state = StepState.FAILED if faults.count else StepState.PASSED
-    why = "" if faults.count else subject.note
-    return StepResult(number, name, state, tuple(faults.findings), faults.count, why)
+    if faults.count:
+        return StepResult(number, name, StepState.FAILED, tuple(faults.findings), faults.count)
+    return StepResult(number, name, StepState.PASSED, why=subject.note)
 
 
 @dataclass(frozen=True, slots=True)

@@ -148,8 +148,7 @@ class _Fetch:
 
     async def _sums(self, version: str, stated: str | None) -> bytes:
         """Fetch SHA256SUMS and check its signature, before anything else is fetched."""
-        data = await self._small(f"{folder_name(version)}/{SUMS}")
-        if data is None:
+        if (data := await self._small(f"{folder_name(version)}/{SUMS}")) is None:
             raise BadInput(
                 f"medlive {version} is not published at {self.source}", hint=f"{LATEST} there lists all versions"
             )

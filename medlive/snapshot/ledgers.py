@@ -31,7 +31,7 @@ Entry = dict[str, Any]
 
 
 class LedgerFault(Exception):
-    """A ledger is not spelled as one; the message says how."""
+    """A ledger is not valid."""
 
 
 class Sink(Protocol):

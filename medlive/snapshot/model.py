@@ -62,7 +62,7 @@ class SnapshotCase:
     """"en" or "zh"."""
     source: str
     posted_at: date
-    """The day, in UTC: the hour would help nobody but who looks for the thread. A datetime is cut to its day."""
+    """The day, in UTC: an hour would only help to find the thread. A datetime is cut to its day."""
     specialty: str
     theme: str
     narrative: str
@@ -101,47 +101,44 @@ CRITERION_FIELDS: Final[Mapping[str, type]] = {
 
 
 def row_fault(row: object, fields: Mapping[str, type]) -> str | None:
-    """What keeps a parsed JSON value from being a row of these columns, or None when nothing does."""
+    """Return why a parsed JSON value is not a row of these columns, or None if it is one."""
     if not isinstance(row, dict):
-        return f"an object was expected, a {type(row).__name__} came"
+        return f"expected an object, got {type(row).__name__}"
     if missing := [name for name in fields if name not in row]:
-        return f"without {', '.join(missing)}"
+        return f"missing fields {', '.join(missing)}"
     if extra := sorted(str(name) for name in row if name not in fields):
         return f"unknown fields {', '.join(extra)}"
     for name, kind in fields.items():
         if type(row[name]) is not kind:
-            return f"{name} should be {kind.__name__}, is {type(row[name]).__name__}"
+            return f"{name}: expected {kind.__name__}, got {type(row[name]).__name__}"
     return None
 
 
 def case_from_rows(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> SnapshotCase:
-    """A case from rows in which `row_fault` found nothing. Raises ValueError for a date that is none."""
-    return SnapshotCase(
-        **{**_plain(row), "posted_at": date.fromisoformat(row["posted_at"])},
-        criteria=tuple(SnapshotCriterion(**_plain(c)) for c in sorted(criteria, key=lambda c: c["position"])),
-    )
-
-
-def _plain(row: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in row.items() if name != "canary"}
+    """Return the case of rows in which `row_fault` found nothing. Raises ValueError for an invalid date."""
+    case = {name: value for name, value in row.items() if name not in ("canary", "posted_at")}
+    rubric = [{name: value for name, value in c.items() if name != "canary"} for c in criteria]
+    rubric.sort(key=lambda c: int(c["position"]))
+    posted_at = date.fromisoformat(row["posted_at"])
+    return SnapshotCase(**case, posted_at=posted_at, criteria=tuple(SnapshotCriterion(**c) for c in rubric))
 
 
 def stamped(row: Mapping[str, Any], canary: str) -> dict[str, Any]:
-    """A case's or a criterion's row as the snapshot of that canary holds it."""
+    """Return a case's or a criterion's row with the canary of its snapshot."""
     return {**row, "canary": canary}
 
 
 def commitment(case: SnapshotCase, salt: str) -> str:
-    """What stands for a held-out case: `sha256:` over its salt and its canonical record.
+    """Return the commitment to a held-out case: `sha256:` over its salt and its canonical record.
 
-    `salt` is 64 lower hexadecimal digits. The first release is left out, which a held-out case has not yet.
+    `salt` is 64 lower hexadecimal digits. The first release is left out, since a held-out case has none yet.
     """
     record = {name: value for name, value in case.record().items() if name != "first_release"}
     return digest_bytes(salt.encode("ascii") + canonical_json(record).encode("utf-8"))
 
 
 def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A case in LiveMedBench's format, and the canary, from its stamped row and its criteria's rows."""
+    """Return a case in LiveMedBench's format, with the canary, from its stamped row and its criteria's rows."""
     return {
         "canary": row["canary"],
         "case_id": row["case_id"],
@@ -154,16 +151,16 @@ def livemedbench_record(row: Mapping[str, Any], criteria: Sequence[Mapping[str, 
 
 
 def livemedbench_piece(number: int, row: Mapping[str, Any], criteria: Sequence[Mapping[str, Any]]) -> bytes:
-    """The bytes of `livemedbench.json` that the case at that place, from 0, adds."""
+    """Return the bytes that the case at this place, from 0, adds to `livemedbench.json`."""
     before = b",\n" if number else b"[\n"
     return before + canonical_json(livemedbench_record(row, criteria)).encode("utf-8")
 
 
 def livemedbench_end() -> bytes:
-    """The bytes that close `livemedbench.json`."""
+    """Return the bytes that close `livemedbench.json`."""
     return b"\n]\n"
 
 
 def line(row: Mapping[str, Any]) -> bytes:
-    """A row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot hold."""
+    """Return a row as one line of canonical JSON Lines. Raises ValueError for text that UTF-8 cannot encode."""
     return canonical_json(dict(row)).encode("utf-8") + b"\n"

@@ -52,7 +52,7 @@ class HubRepository:
     def publish(
         self, prepared: PreparedRelease, *, dry_run: bool = False, progress: Progress = lambda done, total: None
     ) -> Published:
-        """Commit a snapshot, tag it with its version, and commit the errata that lie beside it.
+        """Commit a snapshot, tag it with its version, and commit the errata beside it.
 
         An existing tag with these very files is left as it is. A version older than the newest tag does not become
         the head of main.
@@ -86,7 +86,7 @@ class HubRepository:
         return done
 
     def _tags(self) -> frozenset[str] | None:
-        """The versions that are tagged; None when there is no repository."""
+        """Return the tagged versions; None if there is no repository."""
         from huggingface_hub.errors import RepositoryNotFoundError
 
         try:
@@ -99,7 +99,7 @@ class HubRepository:
         return frozenset(ref.name for ref in refs.tags if week_end(ref.name) is not None)
 
     def _missing(self, revision: str, prepared: PreparedRelease) -> list[str]:
-        """The snapshot's files that a revision lacks or has with other bytes."""
+        """Return the snapshot's files that a revision lacks or has with other bytes."""
         from huggingface_hub import RepoFile
 
         tree = self._api.list_repo_tree(self._repository, repo_type=_KIND, revision=revision, recursive=True)
@@ -107,7 +107,7 @@ class HubRepository:
         return sorted(name for name in prepared.sums if not _same(files.get(name), prepared, name))
 
     def _release(self, prepared: PreparedRelease, *, aside: bool) -> None:
-        """Make the commit and the tag; `aside`: not on main, which holds a newer version."""
+        """Make the commit and the tag; `aside`: not on main, which has a newer version."""
         version = prepared.manifest.version
         branch = f"publish-{version}" if aside else _MAIN
         if aside:
@@ -131,7 +131,7 @@ class HubRepository:
             raise self._other_bytes(f"the tag {version} of another publisher", wrong)
 
     def _head(self, branch: str) -> str:
-        """A branch's head, to commit to: of two publishers the second is refused, as the head has moved on."""
+        """Return a branch's head; of two publishers that commit to it, the second is refused."""
         branches = self._api.list_repo_refs(self._repository, repo_type=_KIND).branches
         return next(ref.target_commit for ref in branches if ref.name == branch)
 
@@ -142,7 +142,7 @@ class HubRepository:
         )
 
     def _commit_errata(self, prepared: PreparedRelease) -> list[str]:
-        """Commit the errata that main has not; their names."""
+        """Commit the errata that main lacks; return their names."""
         from huggingface_hub import CommitOperationAdd
 
         head = self._head(_MAIN)
@@ -158,7 +158,7 @@ class HubRepository:
         return new
 
     def _read(self, name: str) -> bytes | None:
-        """A file of main; None when there is none."""
+        """Return a file of main; None if it does not exist."""
         from huggingface_hub.errors import RemoteEntryNotFoundError
 
         with tempfile.TemporaryDirectory() as folder:
@@ -221,7 +221,7 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
     token = get_token()
     if token is None:
         raise ServiceUnavailable("there is no token for the Hugging Face hub", hint=_LOGIN)
-    # Its own client waits for ever.
+    # Its own client has no timeout.
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
     set_client_factory(lambda: httpx2.Client(timeout=limits, follow_redirects=True))
     return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token

@@ -1,1 +1,1 @@
-"""What tells about a snapshot: dataset card, Croissant, figures, and the feed of all releases."""
+"""Descriptions of a snapshot: dataset card, Croissant, figures, and the feed of all releases."""

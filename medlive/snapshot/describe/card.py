@@ -1,4 +1,4 @@
-"""What a snapshot tells people: the dataset card, the change note, the terms."""
+"""The texts of a snapshot for people: the dataset card, the change note, the terms."""
 
 import re
 from collections import Counter

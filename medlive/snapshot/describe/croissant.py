@@ -1,4 +1,4 @@
-"""What a snapshot tells machines: Croissant 1.1 metadata with the responsible-AI vocabulary 1.0.
+"""The description of a snapshot for machines: Croissant 1.1 metadata with the responsible-AI vocabulary 1.0.
 
 `croissant.json` beside this module holds what is the same for every snapshot: the context (appendix 1 of the
 specification, with schema.org and the older terms as mlcroissant asks for them), fixed entries, column texts.
