@@ -18,7 +18,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.session import Database, advisory_lock
 from medlive.service.paths import archive_path
-from medlive.sources.archive.warc import ArchiveDamaged, Place, erase, pages, read_page, seal
+from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, Place, erase, pages, read_page, seal
 from medlive.sources.source import Page
 
 _SUFFIX = ".warc.gz"
@@ -37,7 +37,11 @@ def next_name(path: str) -> str:
 
 def read_stored_page(path: Path, place: Place) -> Page:
     """Read a page from its archive. Raises ArchiveDamaged."""
-    found = read_page(path, place)
+    return as_page(read_page(path, place))
+
+
+def as_page(found: ArchivedPage) -> Page:
+    """An archived page as adapters take it."""
     return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
 
 

@@ -129,13 +129,8 @@ def _write_index(folder: Path) -> set[str]:
         with suppress(ArchiveDamaged):  # another file of that name: no export's
             lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
             names.append(path.name)
-    _write(folder / INDEX, "".join(line + "\n" for line in sorted(lines, key=str.encode)))
+    index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
+    (folder / INDEX).write_text(index, encoding="utf-8", newline="\n")
     sums = [f"{digest_file(folder / name).removeprefix('sha256:')}  {name}\n" for name in [*names, INDEX]]
-    _write(folder / SUMS, "".join(sums))
+    (folder / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
     return set(names)
-
-
-def _write(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.draft")
-    draft.write_text(text, encoding="utf-8", newline="\n")
-    os.replace(draft, path)
