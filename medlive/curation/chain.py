@@ -162,7 +162,7 @@ class _Chain:
 
     @property
     def _case(self) -> validator.Brief:
-        """What the Validator is told of the case: the elements that were not dropped."""
+        """The case as the Validator sees it: the elements that were not dropped."""
         (query,) = self.state.side(Side.QUERY)
         return validator.Brief(query, self.state.side(Side.NARRATIVE), self.state.side(Side.ADVICE))
 

@@ -87,10 +87,10 @@ class Budget:
 
     def settle(self, estimate: Usage, usage: Usage) -> None:
         """Charge what a call took; where the endpoint did not say, its estimate."""
-        told = usage.input_tokens + usage.output_tokens > 0
-        charged = usage if told else estimate
+        reported = usage.input_tokens + usage.output_tokens > 0
+        charged = usage if reported else estimate
         self.tokens += charged.input_tokens + charged.output_tokens
-        self.estimated += not told
+        self.estimated += not reported
         if charged.cost_usd is not None:
             self.usd += charged.cost_usd
         elif usage.cost_usd is not None:
@@ -131,16 +131,16 @@ class Budget:
         return self.max_usd is None or self.usd + sum(one.cost_usd or 0.0 for one in ahead) <= self.max_usd
 
     def _refuse_when_spent(self, estimate: Usage) -> None:
-        told = hint = None
-        if self.max_calls is not None and self.calls >= self.max_calls:
-            told = f"The budget of {self.max_calls} calls is spent"
-        elif self.max_tokens is not None and self.tokens >= self.max_tokens:
-            told = f"The budget of {self.max_tokens} tokens is spent"
-        elif self.max_usd is not None and (self.unpriced or estimate.cost_usd is None):
-            told = "A budget in US dollars cannot be kept: the model has no price"
+        spent = (
+            (self.max_calls, self.calls, f"The budget of {self.max_calls} calls is spent"),
+            (self.max_tokens, self.tokens, f"The budget of {self.max_tokens} tokens is spent"),
+            (self.max_usd, self.usd, f"The budget of {self.max_usd or 0:g} US dollars is spent"),
+        )
+        problem = next((text for most, used, text in spent if most is not None and used >= most), None)
+        hint = None
+        if problem is None and self.max_usd is not None and (self.unpriced or estimate.cost_usd is None):
+            problem = "A budget in US dollars cannot be kept: the model has no price"
             hint = "Give it one under [prices] in models.toml, or limit calls or tokens instead."
-        elif self.max_usd is not None and self.usd >= self.max_usd:
-            told = f"The budget of {self.max_usd:g} US dollars is spent"
-        if told is not None:
-            self.stopped = self.stopped or told
-            raise BudgetSpent(told, hint=hint)
+        if problem is not None:
+            self.stopped = self.stopped or problem
+            raise BudgetSpent(problem, hint=hint)

@@ -130,7 +130,7 @@ class EngineIdentity:
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What an engine said, untouched."""
+    """An engine's reply."""
 
     text: str
     finish: Finish

@@ -443,7 +443,7 @@ def _request_headers(url: URL, secret: str, access: Access) -> dict[str, str]:
 
 
 def _filter_message(status: int, headers: Mapping[str, str], raw: bytes) -> str:
-    """What the endpoint's content filter says in an answer that is no success; raises what else a status means."""
+    """What the endpoint's content filter says in an error; raises what any other error means."""
     text, codes, param = read_error(raw)
     if status in {400, 403} and not _FILTERED.isdisjoint(codes):
         return text

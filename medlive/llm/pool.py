@@ -56,7 +56,7 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
     The first exception is raised as it is. When it comes, or the caller is cancelled, no other item is taken, and
     those under way, which may be paid for, have DRAIN_S to end; what is left of them then, or when the caller is
     cancelled once more, is cancelled. That a cancelled caller is waiting is logged as a warning, which Python
-    prints where nobody has said otherwise.
+    prints unless logging is configured otherwise.
     """
     source = iter(items)
     stopping = False
@@ -83,8 +83,8 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
         if not stopping:
             stopping = True
             if open_calls:
-                said = "finishing the %d calls under way, for at most %.0f s; Ctrl-C again stops at once"
-                _log.warning(said, open_calls, DRAIN_S)
+                message = "finishing the %d calls under way, for at most %.0f s; Ctrl-C again stops at once"
+                _log.warning(message, open_calls, DRAIN_S)
             await asyncio.wait(tasks, timeout=DRAIN_S)
         raise
     finally:

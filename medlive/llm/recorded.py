@@ -38,7 +38,7 @@ def reply_key(task: str, inputs: Mapping[str, Any]) -> str:
 
 
 def load_recording(path: Path) -> Recording:
-    """A recording from its file. Raises BadInput naming the line that is no reply."""
+    """A recording from its file. Raises BadInput naming the line that cannot be read."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
         head = json.loads(lines[0])

@@ -93,8 +93,8 @@ def answers(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def _answer(question: str, stated: list[tuple[frozenset[str], bool]]) -> str:
     asked = _SAID.fullmatch(question)
-    said = asked[1] if asked else question
-    wanted, denied = terms(said), bool(_NOT.search(plain(said)))
+    statement = asked[1] if asked else question
+    wanted, denied = terms(statement), bool(_NOT.search(plain(statement)))
     like = [other for terms_, other in stated if wanted and len(wanted & terms_) >= 0.6 * len(wanted)]
     if not like:
         return "unknown"

@@ -30,7 +30,7 @@ _FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: 
 
 
 class _ServedError(Exception):
-    """An error that the client is told in OpenAI's words."""
+    """An error, answered in OpenAI's form."""
 
     def __init__(self, status: int, code: str, message: str) -> None:
         super().__init__(message)
@@ -124,11 +124,11 @@ async def _read(http: web.Request) -> dict[str, Any]:
     try:
         body = json.loads(await http.read())
     except (ValueError, RecursionError) as error:
-        raise _ServedError(400, "bad_json", f"The body is no JSON: {error}") from error
+        raise _ServedError(400, "bad_json", f"The body is not valid JSON: {error}") from error
     except web.HTTPRequestEntityTooLarge as error:
         raise _ServedError(413, "too_large", f"The body is over {MAX_REQUEST_BYTES} bytes.") from error
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
-        raise _ServedError(400, "bad_request", "The body is no object with a model.")
+        raise _ServedError(400, "bad_request", "The body must be an object with a model.")
     messages = body.get("messages")
     if not isinstance(messages, list) or not messages or not all(isinstance(m, dict) for m in messages):
         raise _ServedError(400, "bad_request", "The body holds no list of messages.")

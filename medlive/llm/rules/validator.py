@@ -43,12 +43,14 @@ def query(inputs: Mapping[str, Any]) -> dict[str, Any]:
 
 def sufficiency(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{consult, required, prudent}: three items that any question has, found by their words."""
-    told = [(str(e.get("id") or ""), plain(str(e.get("statement") or ""))) for e in inputs.get("narrative") or ()]
-    told.append(("q", plain(str(inputs.get("query") or ""))))
-    chinese = language_of(inputs.get("language"), told[-1][1]) == "zh"
+    stated = [
+        (str(e.get("id") or ""), plain(str(e.get("statement") or ""))) for e in inputs.get("narrative") or ()
+    ]
+    stated.append(("q", plain(str(inputs.get("query") or ""))))
+    chinese = language_of(inputs.get("language"), stated[-1][1]) == "zh"
     required = []
     for english, han, pattern in _CHECKLIST:
-        ids = [i for i, text in told if pattern.search(text)][:20]
+        ids = [i for i, text in stated if pattern.search(text)][:20]
         required.append({"requirement": han if chinese else english, "present": bool(ids), "element_ids": ids})
     return {"consult": "", "required": required, "prudent": []}
 
@@ -96,10 +98,10 @@ def _verdict(claim: Mapping[str, Any], passages: Sequence[tuple[str, str]]) -> d
     best, where, quote = 0.0, "", ""
     for passage_id, part in passages:
         for one in sentences(part, language_of(None, part)):
-            held = terms(one.text)
-            if len(held) < 4 or denies != bool(_NOT.search(plain(one.text))) or _UNPAIRED.search(one.text):
+            own = terms(one.text)
+            if len(own) < 4 or denies != bool(_NOT.search(plain(one.text))) or _UNPAIRED.search(one.text):
                 continue
-            share = len(wanted & held) / max(4, len(wanted))
+            share = len(wanted & own) / max(4, len(wanted))
             if share > best:
                 best, where, quote = share, passage_id, one.text
     supported = best >= _LIKE
