@@ -17,7 +17,7 @@ import json
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -33,7 +33,6 @@ from medlive.evaluation.agreement.human_tables import (
     read_bytes,
     read_table,
 )
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
@@ -48,7 +47,6 @@ _KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _KQA_LABELS: Final[Mapping[str, bool | None]] = {
     "Entailment": True, "Neutral": False, "Contradiction": False, "": None,
 }  # fmt: skip
-_KQA_POINTS: Final[Mapping[str, float]] = {"Must_have": 2.0, "Nice_to_have": 1.0}
 
 
 @dataclass(frozen=True, slots=True)
@@ -284,48 +282,33 @@ def read_scores(path: Path) -> tuple[dict[str, float], str]:
     return means, ", ".join(sorted({rater for given in humans.scores.values() for rater in given}))
 
 
-def read_kqa(path: Path) -> tuple[CaseSet, tuple[Answer, ...]]:
-    """K-QA's `NLI_medical_annotator.csv` (Manes et al. 2024) as cases and answers, to be graded as a run.
+def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
+    """The rows of K-QA's `NLI_medical_annotator.csv` (Manes et al. 2024), each with its line and its criterion.
 
-    A case is one answer to one question, with a criterion for each statement: a must-have has 2 points and a
-    nice-to-have 1. Raises BadInput with the lines that cannot be read.
+    A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.
     """
-    data = read_bytes(path)
-    found = RatingCollector([path.name], digests=[digest_bytes(data)], formats={"kqa": None})
-    cases, answers = _read_kqa(decode_text(data, path.name)[0], path.name, found)
-    return CaseSet(tuple(cases), "kqa", path.name, found.humans().digest, False), tuple(answers)
+    for line, values in csv_rows(text, name, (*_KQA_COLUMNS, "label_0"), fold=False):
+        # Short rows have empty columns.
+        row = dict.fromkeys(_KQA_COLUMNS, "") | dict(values)
+        case_id = "kqa-" + digest_json([row[column] for column in _KQA_COLUMNS[:3]])[7:19]
+        yield line, (case_id, f"r{row.get('') or line}"), row
 
 
-def _read_kqa(text: str, name: str, found: RatingCollector) -> tuple[list[EvaluationCase], list[Answer]]:
+def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
     """Add the ratings of physicians on whether an answer entails a statement.
 
     Entailment is met; Neutral and Contradiction are not met; an empty label is no decision. Raters are the columns
     `label_0`, `label_1` …; `majority_label` is not a rater.
     """
-    groups: dict[str, tuple[Mapping[str, Any], list[EvaluationCriterion]]] = {}
-    for line, values in csv_rows(text, name, (*_KQA_COLUMNS, "label_0"), fold=False):
-        # Short rows have empty columns.
-        row = dict.fromkeys(_KQA_COLUMNS, "") | dict(values)
-        case_id = "kqa-" + digest_json([row[column] for column in _KQA_COLUMNS[:3]])[7:19]
-        _, criteria = groups.setdefault(case_id, (row, []))
-        criterion_id, where = f"r{row.get('') or line}", found.where(name, "line", line)
-        criteria.append(EvaluationCriterion(criterion_id, row["claim"], _KQA_POINTS.get(row["category_x"], 1.0)))
+    for line, place, row in kqa_rows(text, name):
+        where = found.where(name, "line", line)
         for column, label in row.items():
             if not column.startswith("label_"):
                 continue
             if label.strip() in _KQA_LABELS:
-                found.verdict(where, (case_id, criterion_id), column, _KQA_LABELS[label.strip()])
+                found.verdict(where, place, column, _KQA_LABELS[label.strip()])
             else:
                 found.faults.append(f"{where}: {column}: {label[:40]!r} is not a K-QA label")
-    cases = [
-        EvaluationCase(case_id, "en", "", str(first["Question"]), "", tuple(criteria), "", None, source="kqa")
-        for case_id, (first, criteria) in groups.items()
-    ]
-    answers = [
-        Answer(case_id, AnswerState.OK, str(first["answer"]), "stop", str(first["llm_x"]))
-        for case_id, (first, _) in groups.items()
-    ]
-    return cases, answers
 
 
 def frank_rows(text: str, name: str) -> dict[tuple[str, str], Mapping[str, Any]]:

@@ -176,13 +176,6 @@ def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
     )
 
 
-def pair_of(panel: Panel, first: int, second: int, *, draws: int = 1000, seed: int = 0) -> PairAgreement:
-    """Agreement of two raters of a panel, given by their indices."""
-    names, columns = panel.raters, panel.people.T
-    estimate_fn = partial(estimate, draws=draws, seed=seed)
-    return _pair(panel, names[first], names[second], columns[first], columns[second], estimate_fn)
-
-
 EstimateFn = Callable[..., Estimate]
 
 
@@ -304,11 +297,6 @@ class Overlap:
     k: int
     shared: int
 
-    @property
-    def share(self) -> float:
-        """The shared part of k."""
-        return self.shared / self.k
-
 
 @dataclass(frozen=True, slots=True)
 class GraderPair:
@@ -381,7 +369,9 @@ def compare_graders(
         correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
     )
     return GraderPair(
-        criteria=pair_of(panel, 0, 1, draws=draws, seed=seed),
+        criteria=_pair(
+            panel, names[0], names[1], codes[:, 0], codes[:, 1], partial(estimate, draws=draws, seed=seed)
+        ),
         spearman=spearman,
         kendall=kendall,
         pearson=pearson,

@@ -24,7 +24,6 @@ from medlive.evaluation.agreement.humans import (
     RatingCollector,
     add_file,
     read_humans,
-    read_kqa,
     read_scores,
 )
 from medlive.evaluation.agreement.meta import Meta, meta_run
@@ -502,19 +501,15 @@ def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
         head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
     )
     with pytest.raises(BadInput, match="line 3: label_1: 'Unclear' is not"):
-        read_kqa(path)
+        read_humans(path)
     path.write_text(path.read_text().replace("Unclear", "Contradiction"))
-    cases, _ = read_kqa(path)
     found = read_humans(path)
     ((case_id, first), (_, second)) = found.verdicts
     assert found.verdicts[case_id, first] == {"label_0": True, "label_1": False}
     assert found.verdicts[case_id, second] == {"label_0": None, "label_1": False}
-    assert [c.points for c in cases.cases[0].criteria] == [2.0, 1.0]
     assert found.format == "kqa"
     path.write_text(head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q2?\n")
-    cases, answers = read_kqa(path)
-    assert [(case.query, len(case.criteria)) for case in cases.cases] == [("Q?", 1), ("Q2?", 1)]
-    assert [answer.response for answer in answers] == ["A.", ""]
+    assert list(read_humans(path).verdicts) == [(case_id, "r1")]
 
 
 @real
