@@ -204,7 +204,9 @@ def read_batch(
     )
     if stale := read.counts["stale"]:
         read.notes.append(f"{stale} results are about an answer or a criterion that has changed since")
-    read.notes += cache.notes if cache else ()
+    if cache is not None:
+        cache.flush()
+        read.notes += cache.notes
     return read
 
 

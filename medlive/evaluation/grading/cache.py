@@ -7,12 +7,16 @@ row is appended by one write.
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
 from medlive.evaluation.grading.verdict import quoted
 from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
+
+MOST_WAITING: Final = 64
+"""Files whose new verdicts are gathered before they are written."""
 
 
 class GradeCache:
@@ -23,6 +27,7 @@ class GradeCache:
         self.folder = folder
         self.notes: list[str] = []
         """What could not be read or written; grading goes on without the cache then."""
+        self._waiting: dict[Path, list[bytes]] = {}
 
     def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
         """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
@@ -40,12 +45,20 @@ class GradeCache:
         """Keep a verdict; one that is ungraded or came from here is passed over."""
         if grade.met is None or grade.origin is Origin.CACHE:
             return
-        path = self._path(case, answer, grade.judge)
         line = canonical_json(grade.row()).encode("utf-8", "backslashreplace") + b"\n"
+        self._waiting.setdefault(self._path(case, answer, grade.judge), []).append(line)
+        # Most of a case's verdicts come together, and open its file once.
+        if len(self._waiting) >= MOST_WAITING:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what was gathered."""
+        waiting, self._waiting = self._waiting, {}
         try:
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with path.open("ab", buffering=0) as file:
-                file.write(line)
+            for path, lines in waiting.items():
+                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                with path.open("ab", buffering=0) as file:
+                    file.write(b"".join(lines))
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
 

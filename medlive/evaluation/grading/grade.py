@@ -59,6 +59,12 @@ class Record:
         """The newest verdict of its key."""
         self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
 
+    def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
+        """How many of these keys are met, not met and ungraded, and why they are ungraded."""
+        found = [self.latest.get(key) or _NOT_ASKED for key in keys]
+        reasons = Counter(kind_of(verdict.reason) for verdict in found if verdict.met is None)
+        return Counter(verdict.met for verdict in found), dict(reasons.most_common())
+
 
 def read_record(path: Path, judge: str) -> Record:
     """What a log holds of the judge with that digest."""
@@ -144,15 +150,17 @@ async def grade_run(
             return len(work.criteria)
 
         left = open_work(run.cases, answers, judge, record)
-        stopped = await work_through(left, ask, concurrency, done=reused, total=len(keys), progress=progress)
-    found = [record.latest.get(key) or _NOT_ASKED for key in keys]
-    tally = Counter(verdict.met for verdict in found)
-    reasons = Counter(kind_of(verdict.reason) for verdict in found if verdict.met is None)
+        try:
+            stopped = await work_through(left, ask, concurrency, done=reused, total=len(keys), progress=progress)
+        finally:
+            if cache:
+                cache.flush()
+    tally, reasons = record.count(keys)
     return GradeResult(
         path=run.path, criteria=len(keys), met=tally[True], not_met=tally[False], ungraded=tally[None],
         reused=reused, calls=asker.calls,
         unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
-        reasons=dict(reasons.most_common()), notes=(*notes, *record.notes, *(cache.notes if cache else ())),
+        reasons=reasons, notes=(*notes, *record.notes, *(cache.notes if cache else ())),
         cached=len(cached), stopped=stopped, silence=asker.silence,
     )  # fmt: skip
 
