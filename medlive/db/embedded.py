@@ -137,10 +137,8 @@ def _find_place(home: Path) -> _Place:
 
 def _server_user() -> pwd.struct_passwd:
     """The unprivileged user for root's server, created once, as a distribution's package would."""
-    with suppress(KeyError):
-        return pwd.getpwnam(SYSTEM_USER)
     if useradd := shutil.which("useradd"):
-        # Where it fails (a read-only system, another process was faster) the look-up decides.
+        # Where it fails (it exists already, a read-only system) the look-up decides.
         command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
         subprocess.run(command, capture_output=True, check=False)
     for name in (SYSTEM_USER, "nobody"):

@@ -139,7 +139,7 @@ async def load_history(session: AsyncSession) -> History:
     harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
     own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
     commands = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
-    latest = {row.command: _run(row) for row in await session.scalars(commands)}
+    latest = {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(commands)}
     done = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
     newest = select(snapshot.version, snapshot.frozen_at).where(snapshot.state == SnapshotState.FROZEN)
     frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
@@ -147,7 +147,7 @@ async def load_history(session: AsyncSession) -> History:
     weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week.is_not(None)).distinct()))
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
-        harvests=await _load_harvests(session), latest=latest, done={row.command: _run(row) for row in done},
+        harvests=await _load_harvests(session), latest=latest, done={row.command: read(Run, row, week=row.iso_week) for row in done},
         frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
         weeks=frozenset(weeks),
         quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
@@ -168,10 +168,6 @@ async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
         source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
         for source, started in await session.execute(first)
     }
-
-
-def _run(row: PipelineRunRow) -> Run:
-    return read(Run, row, week=row.iso_week)
 
 
 async def queue_state(session: AsyncSession, queue: str, *, alive_within: timedelta) -> tuple[int, int]:

@@ -33,8 +33,6 @@ from medlive.errors import UsageError
 from medlive.rubric.model import Criterion, Rubric
 
 _NOT_BY_MODELS = "an agent was the rules engine or a recording, whose cases are for trying the loop"
-_MOST_NEAR = 2_000
-"""Ids that near matches are looked for among."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +175,7 @@ async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
         return status
     # A wrong character leaves either the beginning or the end as it was.
     is_near = or_(func.left(CaseRow.id, 8) == case_id[:8], func.right(CaseRow.id, 5) == case_id[-5:])
-    ids = list(await session.scalars(select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(_MOST_NEAR)))
+    ids = list(await session.scalars(select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)))
     near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
     raise UsageError(
         f"there is no case {case_id[:100]!r}",

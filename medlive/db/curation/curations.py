@@ -71,11 +71,8 @@ async def latest_curation(session: AsyncSession, revision_pk: int) -> tables.Cur
 
 
 async def revision_of(session: AsyncSession, curation_id: int) -> int:
-    """The number of the thread revision that a curation is about. Raises MedliveError for no curation."""
-    found = await session.get(tables.CurationRow, curation_id)
-    if found is None:
-        raise MedliveError(f"there is no curation {curation_id}")
-    return found.revision_id
+    """The number of the thread revision that an existing curation is about."""
+    return (await session.get_one(tables.CurationRow, curation_id)).revision_id
 
 
 async def lock_revision(session: AsyncSession, revision_pk: int) -> None:

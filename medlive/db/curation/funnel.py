@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import from_stored, insert_rows, row_of
+from medlive.db.mapping import from_stored, insert_rows, read, row_of
 from medlive.db.tables.decisions import CurationRow, FilterResultRow, FilterVerdictRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.threads.threads import is_latest
@@ -130,7 +130,8 @@ async def recent_failures(session: AsyncSession) -> list[Failure]:
         .order_by(row.id.desc())
         .limit(20)
     )
-    return [
-        Failure(c.revision_id, source, thread_id, c.stage.value, str(c.reason), c.detail, c.attempt, c.finished_at)
-        for c, source, thread_id in await session.execute(query)
-    ]
+    failures = []
+    for found, source, thread_id in await session.execute(query):
+        names = {"revision_pk": found.revision_id, "source": source, "thread_id": thread_id}
+        failures.append(read(Failure, found, **names, stage=found.stage.value, reason=str(found.reason)))
+    return failures

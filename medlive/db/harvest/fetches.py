@@ -138,13 +138,10 @@ async def latest_readings(session: AsyncSession, source: str, thread_ids: Sequen
     readings = []
     for thread_id, found in rows.items():
         pages, state = tuple(_latest_pages(found)), known.get(thread_id)
-        if state is None:
-            readings.append(Reading(thread_id, pages, None, None, None, None, False))
-        else:
-            now_at = FrontierState(state.state)
-            readings.append(
-                Reading(thread_id, pages, now_at, state.reason, state.run_id, state.fields, state.stored)
-            )
+        known_as: tuple[Any, ...] = (None, None, None, None, False)
+        if state is not None:
+            known_as = (FrontierState(state.state), state.reason, state.run_id, state.fields, state.stored)
+        readings.append(Reading(thread_id, pages, *known_as))
     return readings
 
 

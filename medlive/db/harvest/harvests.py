@@ -36,8 +36,6 @@ _ADD_COUNTS = text(
     " UNION ALL SELECT * FROM jsonb_each_text(CAST(:added AS jsonb))) AS each (name, n) GROUP BY name) AS sums),"
     " '{}') WHERE id = :run_id AND starts = :start RETURNING id"
 )
-
-
 # A median: one endless thread must not make a week's threads long.
 _FIELDS = text(
     "SELECT f.key, count(*), coalesce(avg(CASE f.value WHEN 'true' THEN 1 WHEN 'false' THEN 0 END),"

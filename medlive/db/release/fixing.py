@@ -209,13 +209,10 @@ async def save_verdicts(
 ) -> None:
     """Keep what these gates found in (case id, revision); one that another process kept first stands, and one of a
     case that was taken down meanwhile is let go."""
-    rows = [
-        {
-            "case_id": case_id, "revision": revision, "gates_digest": digest,
-            "hits": [[hit.gate.value, hit.detail] for hit in hits],
-        }
-        for case_id, revision, hits in verdicts
-    ]  # fmt: skip
+    rows = []
+    for case_id, revision, hits in verdicts:
+        found = [[hit.gate.value, hit.detail] for hit in hits]
+        rows.append({"case_id": case_id, "revision": revision, "gates_digest": digest, "hits": found})
     await no_takedown(session)
     await session.execute(_SAVE, {"rows": dump_json(rows)})
 

@@ -17,9 +17,6 @@ from medlive.db.session import CONNECT_ARGUMENTS, unavailable
 from medlive.snapshot.diff import Change, ChangeKind
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 
-_BATCH: Final = 500
-"""Rows that travel at once."""
-
 # What is sorted are ids alone; each one's texts are then looked up as it is asked for. (A sort or a hash of the
 # texts would read the whole release first. OFFSET 0 and LATERAL leave the database no other way.)
 _TEXTS: Final[LiteralString] = """
@@ -88,7 +85,7 @@ class SnapshotReader:
         """The rows of a query, 500 in memory at a time."""
         # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
         with self._connection.cursor(name=f"c{id(values)}") as cursor:
-            cursor.itersize = _BATCH
+            cursor.itersize = 500
             yield from cursor.execute(query, values)
 
 

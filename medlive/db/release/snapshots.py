@@ -165,10 +165,8 @@ async def latest_frozen(session: AsyncSession) -> SnapshotInfo | None:
 
 async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] | None:
     """The manifest as it was frozen; None while there is none."""
-    manifest: dict[str, Any] | None = await session.scalar(
-        select(SnapshotRow.manifest).where(SnapshotRow.version == version)
-    )
-    return manifest
+    row = await session.get(SnapshotRow, version)
+    return None if row is None else row.manifest
 
 
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:
@@ -190,12 +188,9 @@ async def count_members(session: AsyncSession, version: str) -> Numbers:
     """How many cases a snapshot has, as it is filled."""
     member, change = SnapshotMemberRow, SnapshotChangeRow
     shown = member.first_release.is_not(None)
-    query = select(
-        func.count().filter(shown),
-        func.count().filter(~shown),
-        func.count().filter(shown, member.held_since.is_not(None)),
-    ).where(member.version == version)
-    cases, held, revealed = (await session.execute(query)).one()
+    count, is_revealed = func.count(), member.held_since.is_not(None)
+    query = select(count.filter(shown), count.filter(~shown), count.filter(shown, is_revealed))
+    cases, held, revealed = (await session.execute(query.where(member.version == version))).one()
     criteria = (
         select(func.count())
         .select_from(CriterionRow)

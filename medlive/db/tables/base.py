@@ -21,11 +21,9 @@ class AnyText(TypeDecorator[str]):
     cache_ok = True
 
     def process_bind_param(self, value: str | None, dialect: Dialect) -> str | None:
-        """As the column can hold it."""
         return None if value is None else to_stored(value)
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> str | None:
-        """As it came."""
         return None if value is None else from_stored(value)
 
 
@@ -36,16 +34,13 @@ class EnumText(TypeDecorator[StrEnum]):
     cache_ok = True
 
     def __init__(self, enum: type[StrEnum]) -> None:
-        """`enum` is what comes out."""
         super().__init__()
         self.enum = enum
 
     def process_bind_param(self, value: StrEnum | None, dialect: Dialect) -> str | None:
-        """The value; a plain string must be one of them."""
         return None if value is None else self.enum(value).value
 
     def process_result_value(self, value: str | None, dialect: Dialect) -> StrEnum | None:
-        """The member."""
         return None if value is None else self.enum(value)
 
 
@@ -54,13 +49,11 @@ class Base(DeclarativeBase):
 
     metadata = MetaData(
         naming_convention={
-            "ix": "ix_%(table_name)s_%(column_0_N_name)s",
-            "uq": "uq_%(table_name)s_%(column_0_N_name)s",
-            "ck": "ck_%(table_name)s_%(constraint_name)s",
-            "fk": "fk_%(table_name)s_%(column_0_N_name)s",
+            "ix": "ix_%(table_name)s_%(column_0_N_name)s", "uq": "uq_%(table_name)s_%(column_0_N_name)s",
+            "ck": "ck_%(table_name)s_%(constraint_name)s", "fk": "fk_%(table_name)s_%(column_0_N_name)s",
             "pk": "pk_%(table_name)s",
         }
-    )
+    )  # fmt: skip
     type_annotation_map = {  # noqa: RUF012 - SQLAlchemy reads it from the class
         str: AnyText(),
         datetime: DateTime(timezone=True),

@@ -173,13 +173,10 @@ class CurationRow(Base):
         CheckConstraint("finished_at >= started_at", name="in_order"),
         Index(None, "revision_id", "pipeline_digest", "attempt", unique=True),
         Index(
-            "uq_curations_decided",
-            "revision_id",
-            "pipeline_digest",
-            unique=True,
+            "uq_curations_decided", "revision_id", "pipeline_digest", unique=True,
             postgresql_where=text("outcome <> 'failed'"),
         ),
-    )
+    )  # fmt: skip
     id: Mapped[int] = column("The curation's number", Identity(always=True), primary_key=True)
     revision_id: Mapped[int] = column("The revision", ForeignKey("thread_revisions.id"))
     pipeline_digest: Mapped[str] = column(

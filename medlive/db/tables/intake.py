@@ -360,12 +360,9 @@ class BandRow(Base):
         "A hash of the band's place and its minima", BigInteger, primary_key=True, autoincrement=False
     )
     thread_id: Mapped[int] = column(
-        "A thread of which some accepted revision has this band",
-        Integer,
-        ForeignKey("threads.id"),
-        primary_key=True,
-        autoincrement=False,
-    )
+        "A thread of which some accepted revision has this band", Integer, ForeignKey("threads.id"),
+        primary_key=True, autoincrement=False,
+    )  # fmt: skip
 
 
 class TakedownRow(Base):

@@ -122,7 +122,7 @@ _OWN_REPLIES = text(
     f" WHERE reply_digest IS NOT NULL AND curation_id IN ({_CURATIONS})"
 )
 _LOOSE_REPLIES = text(
-    "SELECT request_digest, task, inputs, text FROM replies AS reply"
+    "SELECT request_digest, task, CAST(inputs AS text), text FROM replies AS reply"
     " WHERE NOT EXISTS (SELECT FROM agent_calls WHERE reply_digest = reply.request_digest)"
 )
 _ERASE_REPLIES = (
@@ -280,9 +280,8 @@ async def _loose_replies(session: AsyncSession, texts: Collection[str]) -> set[s
     """
     if not texts:
         return set()
-    loose = []
-    for digest, task, inputs, reply in await session.execute(_LOOSE_REPLIES):
-        loose.append((digest, task, _long_texts(load_json(inputs) if isinstance(inputs, str) else inputs), reply))
+    rows = await session.execute(_LOOSE_REPLIES)
+    loose = [(digest, task, _long_texts(load_json(inputs)), reply) for digest, task, inputs, reply in rows]
     found: set[str] = set()
     wanted = _long_texts(list(texts))
     while wanted:

@@ -104,9 +104,7 @@ async def _add_revisions(
     plan: list[tuple[int, int, int, Literal["new", "revised", "unchanged"]]] = []
     for thread, thread_pk, origin in threads:
         digest, before = thread.digest, revisions.setdefault(thread_pk, [])
-        candidates = before[-1:] if latest else reversed(before)
-        same = next((one for one in candidates if one[1] == digest), None)
-        if same is not None:
+        if (same := _find_same(before, digest, latest=latest)) is not None:
             plan.append((thread_pk, same[0], same[2], "unchanged"))
             continue
         revision = before[-1][0] + 1 if before else 1
@@ -262,6 +260,11 @@ async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> Asyn
         messages = tuple(_message(m) for m in found.messages)
         thread = read(Thread, found, source=of.source, thread_id=of.thread_id, url=of.url, messages=messages)
         yield StoredThread(of.id, found.id, thread, found.posted_at_assumed)
+
+
+def _find_same(before: list[tuple[int, str, int]], digest: str, *, latest: bool) -> tuple[int, str, int] | None:
+    candidates = before[-1:] if latest else reversed(before)
+    return next((one for one in candidates if one[1] == digest), None)
 
 
 async def _lock_threads(session: AsyncSession, threads: Sequence[Thread]) -> list[int]:
