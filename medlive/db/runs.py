@@ -135,21 +135,21 @@ class History:
 
 
 async def load_history(session: AsyncSession) -> History:
-    """Load what the steps have left."""
+    """What the steps have left."""
     harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
     own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
     commands = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
     latest = {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(commands)}
-    done = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
+    ended = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
+    done = {row.command: read(Run, row, week=row.iso_week) for row in ended}
     newest = select(snapshot.version, snapshot.frozen_at).where(snapshot.state == SnapshotState.FROZEN)
     frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
     weeks = set(await session.scalars(select(harvest.iso_week).distinct()))
     weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week.is_not(None)).distinct()))
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
-        harvests=await _load_harvests(session), latest=latest, done={row.command: read(Run, row, week=row.iso_week) for row in done},
+        harvests=await _load_harvests(session), latest=latest, done=done, weeks=frozenset(weeks),
         frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
-        weeks=frozenset(weeks),
         quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
     )  # fmt: skip
 

@@ -111,10 +111,8 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
 
     Of each thread its latest revision counts, of that the latest filter result and the latest attempt.
     """
-    rows = [
-        FunnelRow(stage, outcome, reason and from_stored(reason), count)
-        for stage, outcome, reason, count in await session.execute(_FUNNEL)
-    ]
+    found = await session.execute(_FUNNEL)
+    rows = [FunnelRow(stage, outcome, why and from_stored(why), count) for stage, outcome, why, count in found]
     return sorted(rows, key=lambda r: (_STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
 
 
