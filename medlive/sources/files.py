@@ -21,16 +21,9 @@ LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is skipped and reported."""
 _EXCERPT: Final = 120
 _MEDIA: Final = frozenset(("image", "video", "audio", "file"))
-_LANGUAGES: Final = {
-    "en": "en",
-    "zh": "zh",
-    "eng": "en",
-    "english": "en",
-    "zho": "zh",
-    "chi": "zh",
-    "cn": "zh",
-    "chinese": "zh",
-}
+_LANGUAGES: Final = dict.fromkeys(("en", "eng", "english"), "en") | dict.fromkeys(
+    ("zh", "zho", "chi", "cn", "chinese"), "zh"
+)
 
 
 class ProblemReason(StrEnum):
