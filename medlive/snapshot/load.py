@@ -72,7 +72,7 @@ class Snapshot:
     def __iter__(self) -> Iterator[SnapshotCase]:
         self._check_same(CASES)
         self._check_same(CRITERIA)
-        for found in read_cases(self.path):
+        for found in read_cases(self.path, trusted=self.verified):
             with _readable(self.path):
                 case = case_from_rows(found.row, found.criteria)
             if all(keep(case) for keep in self.keep):
