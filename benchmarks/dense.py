@@ -36,7 +36,7 @@ import numpy as np
 from medlive.evidence.dense import DenseIndex, build_dense, choose_kind, exact, recall
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.manifest import DenseKind, DensePart
-from medlive.evidence.vectors import Matrix, Ordinals
+from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
 
 DIMENSION = 768
 PER_CLUSTER = 1000
@@ -51,7 +51,7 @@ ALLOWANCE_MB = 150
 _DRAWN = 50_000
 
 
-class ArraySource:
+class ArraySource(StoredVectors):
     """Vectors in a file."""
 
     def __init__(self, place: Path, count: int, dimension: int) -> None:

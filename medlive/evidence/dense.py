@@ -18,16 +18,15 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, MissingExtra, UsageError
-from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.files import whole_file
 from medlive.evidence.manifest import HINT, DenseKind, DenseParameters, DensePart, DenseRecall
-from medlive.evidence.vectors import Matrix, Ordinals
+from medlive.evidence.vectors import Matrix, Ordinals, StoredVectors
 
 try:
     import faiss
@@ -70,19 +69,6 @@ _EF = (16, 4096)
 """The least and the most candidates that HNSW is tried with."""
 _SENTENCE = re.compile(r"\s*.{20,300}?(?:[.!?](?=\s|$)|[。！？])", re.DOTALL)
 """At least some words long, so that a heading or an abbreviation is no sentence."""
-
-
-class VectorSource(Protocol):
-    """Vectors in the order of an index's passages."""
-
-    encoder: EncoderIdentity
-    keys_digest: str
-
-    def __len__(self) -> int: ...
-
-    def rows(self, ordinals: Ordinals) -> Matrix:
-        """The vectors of these ordinals."""
-        ...
 
 
 class DenseIndex:
@@ -186,7 +172,7 @@ def choose_kind(count: int) -> DenseKind:
 
 
 def build_dense(
-    source: VectorSource,
+    source: StoredVectors,
     out: Path,
     *,
     kind: DenseKind,
@@ -261,7 +247,7 @@ def _fixed_parameters(kind: DenseKind, count: int, dimension: int) -> DenseParam
     return DenseParameters.model_validate({"storage": storage, "nlist": nlist, "trained_on": trained_on})
 
 
-def _empty_index(source: VectorSource, kind: DenseKind, parameters: DenseParameters) -> Any:
+def _empty_index(source: StoredVectors, kind: DenseKind, parameters: DenseParameters) -> Any:
     """Return the trained index without vectors."""
     specification = _SPECIFICATIONS[kind].format(**parameters.model_dump())
     index = faiss.index_factory(source.encoder.dimension, specification, faiss.METRIC_INNER_PRODUCT)
@@ -283,13 +269,13 @@ def _empty_index(source: VectorSource, kind: DenseKind, parameters: DenseParamet
     return index
 
 
-def _blocks(source: VectorSource) -> Iterator[tuple[int, Matrix]]:
+def _blocks(source: StoredVectors) -> Iterator[tuple[int, Matrix]]:
     """The vectors by blocks, each with its first ordinal."""
     for first in range(0, len(source), _BLOCK):
         yield first, source.rows(np.arange(first, min(first + _BLOCK, len(source))))
 
 
-def exact(source: VectorSource, queries: Matrix, k: int) -> Ordinals:
+def exact(source: StoredVectors, queries: Matrix, k: int) -> Ordinals:
     """The k nearest of all vectors to each query, by looking at every one; memory: one block."""
     scores = np.full((len(queries), k), -np.inf, dtype=np.float32)
     ordinals = np.full((len(queries), k), -1, dtype=np.int64)
@@ -327,7 +313,7 @@ def as_query(title: str, text: str) -> str:
 
 
 def _tuned(
-    source: VectorSource,
+    source: StoredVectors,
     index: Any,
     kind: DenseKind,
     parameters: DenseParameters,

@@ -35,15 +35,7 @@ class RerankerIdentity:
     digest: str
 
 
-class PassageEncoder(Protocol):
-    """Turns passages into vectors."""
-
-    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
-        """(n, dimension) of (title, text), in the order of the pairs."""
-        ...
-
-
-class Encoder(PassageEncoder, Protocol):
+class Encoder(Protocol):
     """Turns queries and passages into vectors whose inner product says how near they are.
 
     Synchronous and CPU-bound: an event loop calls it in a thread. What a text gives depends on no other text of
@@ -58,6 +50,10 @@ class Encoder(PassageEncoder, Protocol):
 
     def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """(n, dimension), in the order of the texts."""
+        ...
+
+    def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
+        """(n, dimension) of (title, text), in the order of the pairs."""
         ...
 
 

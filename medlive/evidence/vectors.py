@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import EvidenceUnavailable, IndexCorrupt
-from medlive.evidence.encoder import EncoderIdentity, PassageEncoder
+from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.files import whole_file
 from medlive.evidence.passage import Passage
 
@@ -104,7 +104,7 @@ class VectorStore:
     def embed_missing(
         self,
         passages: Iterable[Passage],
-        encoder: PassageEncoder,
+        encoder: Encoder,
         *,
         shard_size: int = SHARD,
         progress: Callable[[int], None] = lambda _: None,
@@ -162,7 +162,7 @@ class VectorStore:
         return np.where(self._keys[at] == keys, self._order[at], -1)
 
     def _encoded(
-        self, pairs: list[tuple[str, str]], encoder: PassageEncoder, progress: Callable[[int], None]
+        self, pairs: list[tuple[str, str]], encoder: Encoder, progress: Callable[[int], None]
     ) -> NDArray[np.float16]:
         vectors = np.empty((len(pairs), self.encoder.dimension), dtype=_VECTOR)
         for start in range(0, len(pairs), _BATCH):

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.passage import Passage
-from medlive.evidence.vectors import Keys, keys_of
+from medlive.evidence.vectors import Keys, StoredVectors, keys_of
 
 DIMENSION = 8
 
@@ -27,6 +27,9 @@ class CountingEncoder:
 
     identity: EncoderIdentity = field(default_factory=identity)
     texts: list[str] = field(default_factory=list)
+
+    def encode_queries(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        return np.stack([vector(text) for text in texts])
 
     def encode_passages(self, pairs: Sequence[tuple[str, str]]) -> NDArray[np.float32]:
         self.texts += [text for _, text in pairs]
@@ -46,7 +49,7 @@ def keys(numbers: Iterable[int]) -> Keys:
     return keys_of(items(numbers))
 
 
-class Arrays:
+class Arrays(StoredVectors):
     """A source of vectors that are in memory."""
 
     def __init__(self, vectors: NDArray[np.float32], name: str = "arrays") -> None:
