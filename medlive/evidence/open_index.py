@@ -1,6 +1,6 @@
 """Open an index, and check its manifest, files, text analysis and the encoder of its vectors."""
 
-from dataclasses import dataclass
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,25 +100,15 @@ def verify_index(path: Path) -> IndexManifest:
     return manifest
 
 
-@dataclass(frozen=True, slots=True)
-class ListedIndex:
-    """An index found in a folder: its manifest, or why it cannot be read."""
-
-    path: Path
-    manifest: IndexManifest | None
-    problem: str | None
-
-
-def list_indexes(folder: Path) -> list[ListedIndex]:
-    """List the indexes in `folder` and its subfolders by path, unreadable ones with the cause."""
-    found: list[ListedIndex] = []
+def list_indexes(folder: Path) -> list[tuple[Path, IndexManifest | str]]:
+    """List the indexes in `folder` and its subfolders by path, each with its manifest or why it is unreadable."""
+    found: list[tuple[Path, IndexManifest | str]] = []
     for place in [folder, *sorted(f for f in folder.glob("*") if f.is_dir())]:
-        try:
-            found.append(ListedIndex(place, read_manifest(place), None))
-        except IndexMissing:
-            continue
-        except MedliveError as exc:
-            found.append(ListedIndex(place, None, exc.message))
+        with suppress(IndexMissing):
+            try:
+                found.append((place, read_manifest(place)))
+            except (IndexCorrupt, IndexOutdated) as exc:
+                found.append((place, exc.message))
     return found
 
 

@@ -19,7 +19,6 @@ from medlive.errors import EvidenceUnavailable, UsageError
 if TYPE_CHECKING:
     from medlive.evidence.build import Progress
     from medlive.evidence.manifest import IndexManifest
-    from medlive.evidence.open_index import ListedIndex
     from medlive.evidence.passage import Hit
 
 app = typer.Typer(no_args_is_help=True)
@@ -131,29 +130,21 @@ def list_(as_json: JsonOption = False) -> None:
     from medlive.evidence.open_index import list_indexes
     from medlive.service.paths import index_path
 
-    found = list_indexes(index_path(load_settings().settings).parent)
-    value = [
-        {"path": i.path, "problem": i.problem,
-         "manifest": i.manifest and i.manifest.model_dump(mode="json", exclude={"files"})}
-        for i in found
-    ]  # fmt: skip
-    print_result(value, as_json, lambda: _print_indexes(found))
-
-
-def _print_indexes(found: "Sequence[ListedIndex]") -> None:
-    print_table(
-        ["index", "retriever", "encoder", "kind", "recall", "passages", "corpora", "built", "problem"],
-        [
-            [i.path, i.manifest.retriever,
-             i.manifest.encoder and f"{i.manifest.encoder.name} {i.manifest.encoder.digest[7:19]}",
-             i.manifest.dense and i.manifest.dense.kind.value, i.manifest.dense and recall_of(i.manifest),
-             i.manifest.passages, ", ".join(i.manifest.corpus_digests), f"{i.manifest.built_at:%Y-%m-%d %H:%M}",
-             None]
-            if i.manifest
-            else [i.path, *[None] * 7, i.problem]
-            for i in found
-        ],
-    )  # fmt: skip
+    value: list[dict[str, Any]] = []
+    rows: list[list[Any]] = []
+    for path, found in list_indexes(index_path(load_settings().settings).parent):
+        if isinstance(found, str):
+            value.append({"path": path, "problem": found, "manifest": None})
+            rows.append([path, *[None] * 7, found])
+            continue
+        value.append({"path": path, "problem": None, "manifest": found.model_dump(mode="json", exclude={"files"})})
+        rows.append([
+            path, found.retriever, found.encoder and f"{found.encoder.name} {found.encoder.digest[7:19]}",
+            found.dense and found.dense.kind.value, recall_of(found), found.passages,
+            ", ".join(found.corpus_digests), f"{found.built_at:%Y-%m-%d %H:%M}", None,
+        ])  # fmt: skip
+    columns = ["index", "retriever", "encoder", "kind", "recall", "passages", "corpora", "built", "problem"]
+    print_result(value, as_json, lambda: print_table(columns, rows))
 
 
 @app.command()
