@@ -102,12 +102,10 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
 
 def intervals(drawn: Floats) -> tuple[Floats, Floats]:
     """`interval` of every column at once, draws along the first axis: (lows, highs), NaN where no draw has one."""
-    if not drawn.size:
-        return np.full(drawn.shape[1:], np.nan), np.full(drawn.shape[1:], np.nan)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
-        low, high = np.nanpercentile(drawn, _TAILS, axis=0)
-    return low, high
+        found = np.nanpercentile(drawn, _TAILS, axis=0) if drawn.size else np.full((2, *drawn.shape[1:]), np.nan)
+    return found[0], found[1]
 
 
 @dataclass(frozen=True, slots=True)

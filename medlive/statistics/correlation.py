@@ -57,7 +57,6 @@ class Correlation:
     n: int
     clusters: int
     why: str = ""
-    """Why there is no value, or no interval."""
 
 
 def correlate(
@@ -172,7 +171,8 @@ def kendall_p(first: Floats, second: Floats) -> float:
     """The two-sided p of tau-b under independence; both columns whole, at least three items, neither constant."""
     n = len(first)
     lead = round(float(_agreeing(first, second, np.ones((1, n)))[0]))
-    ties_a, ties_b = _tied(first), _tied(second)
+    sizes = (np.unique(column, return_counts=True)[1].astype(np.float64) for column in (first, second))
+    ties_a, ties_b = (counts[counts > 1] for counts in sizes)
     if n <= _EXACT and not len(ties_a) and not len(ties_b):
         pairs = n * (n - 1) // 2
         against = (pairs - lead) // 2
@@ -183,12 +183,6 @@ def kendall_p(first: Floats, second: Floats) -> float:
     triples = [float((t * (t - 1) * (t - 2)).sum()) for t in (ties_a, ties_b)]
     variance = spread / 18 + tied[0] * tied[1] / (2 * m) + triples[0] * triples[1] / (9 * m * (n - 2))
     return math.erfc(abs(lead) / math.sqrt(2 * variance))
-
-
-def _tied(values: Floats) -> Floats:
-    """The sizes of the groups of equal values, of two and more."""
-    counts = np.unique(values, return_counts=True)[1].astype(np.float64)
-    return counts[counts > 1]
 
 
 def _inversions_p(n: int, most: int) -> float:
@@ -273,9 +267,9 @@ class RankStability:
     items: int
     """Items that every column has: the ranking is on these alone."""
     spearman_mean: float | None
-    """Mean over draws of Spearman's rho of a draw's means with those of all items; None below three columns."""
+    """Mean over draws of Spearman's rho of a draw's means with those of all items, and its 2.5 % quantile; None
+    below three columns."""
     spearman_low: float | None
-    """Its 2.5 % quantile."""
     best: tuple[int, ...]
     """For each column the 2.5 % quantile of its rank from the top; `worst` the 97.5 % quantile."""
     worst: tuple[int, ...]
