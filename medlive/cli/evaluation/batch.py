@@ -222,8 +222,8 @@ def _report_read(done: "BatchRead", kinds: list[str], left: str, hint: str, as_j
         say(f"{refused} calls were refused for the shape of the reply: try batch next --shape object")
     faults = {"open": left, "missing": "calls have no result", "unknown": "results are of no call of this run"}
     faults["damaged"] = "lines are no results"
-    if told := ", ".join(f"{counts[name]} {what}" for name, what in faults.items() if counts[name]):
-        raise CheckFailed(told, hint=hint if counts["open"] else None)
+    if problems := ", ".join(f"{counts[name]} {what}" for name, what in faults.items() if counts[name]):
+        raise CheckFailed(problems, hint=hint if counts["open"] else None)
 
 
 _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")

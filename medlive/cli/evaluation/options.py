@@ -22,21 +22,16 @@ CasesOption = Annotated[
 
 
 def _run(path: Path) -> Path:
-    if inside := _held(path):
-        raise UsageError(f"{path} is no run folder, but holds {len(inside)}", hint=f"name one, as {inside[0]}")
+    if not (path / "run.json").exists() and (inside := sorted(path.glob("*/run.json"))):
+        raise UsageError(
+            f"{path} is not a run folder: it contains {len(inside)} of them",
+            hint=f"name one, such as {inside[0].parent}, or, where several are taken, {path}/*",
+        )
     return path
 
 
 def _runs(paths: list[Path]) -> list[Path]:
-    for path in paths:
-        if inside := _held(path):
-            raise UsageError(f"{path} is no run folder, but holds {len(inside)}", hint=f"name them: {path}/*")
-    return paths
-
-
-def _held(path: Path) -> list[Path]:
-    """The runs in a folder that is none itself."""
-    return [] if (path / "run.json").exists() else sorted(found.parent for found in path.glob("*/run.json"))
+    return [_run(path) for path in paths]
 
 
 UnpinnedOption = Annotated[
