@@ -265,7 +265,13 @@ def _empty_index(source: StoredVectors, kind: DenseKind, parameters: DenseParame
         sample = np.random.default_rng(_SEED).choice(
             count, parameters.trained_on or min(count, 1000), replace=False
         )
-        index.train(source.rows(np.sort(sample)))
+        threads = faiss.omp_get_max_threads()
+        # Hundreds of small codebooks: with several threads most of the time goes into waiting for each other.
+        faiss.omp_set_num_threads(1 if kind is DenseKind.IVF_PQ else threads)
+        try:
+            index.train(source.rows(np.sort(sample)))
+        finally:
+            faiss.omp_set_num_threads(threads)
     return index
 
 
