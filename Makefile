@@ -56,12 +56,14 @@ test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole prog
 coverage: $(VENV)/.dev ## which lines the unit tests reach
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden
 
-check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, migrations against the model
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations against the model
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/deptry medlive
+	@large=$$(find medlive migrations benchmarks -name '*.py' | xargs wc -l | awk '$$1 > 500 && $$2 != "total"'); \
+	  [ -z "$$large" ] || { echo "split these files of more than 500 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit

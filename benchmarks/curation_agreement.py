@@ -410,12 +410,7 @@ def show(result: Mapping[str, Any]) -> None:
     """The figures for reading."""
     print(f"{result['threads']} threads; " + ", ".join(f"{r}: {e}" for r, e in result["engines"].items()))
     for name, value in result["alone"].items():
-        if isinstance(value, Mapping):
-            print(f"{name}: " + (", ".join(f"{k} {n}" for k, n in value.items()) or "none"))
-        elif isinstance(value, list):
-            print(f"{name}: {len(value)}", *value, sep="\n  ")
-        else:
-            print(f"{name}: {value if value is None or isinstance(value, int) else round(value, 3)}")
+        _show_one(name, value)
     for reader, found in result["readers"].items():
         print(f"\nagainst {reader}, who keeps {found['kept by the reader']}:")
         for step, m in (("keep or reject", found["keep or reject"]), *found["steps"].items()):
@@ -431,6 +426,15 @@ def show(result: Mapping[str, Any]) -> None:
         print("\nthe readers against each other")
         for step, m in result["between readers"].items():
             print(f"  {step:<18} n {m['n']:>3}  agree {_round(m['share'])}  kappa {_round(m['kappa'])}")
+
+
+def _show_one(name: str, value: Any) -> None:
+    if isinstance(value, Mapping):
+        print(f"{name}: " + (", ".join(f"{k} {n}" for k, n in value.items()) or "none"))
+    elif isinstance(value, list):
+        print(f"{name}: {len(value)}", *value, sep="\n  ")
+    else:
+        print(f"{name}: {value if value is None or isinstance(value, int) else round(value, 3)}")
 
 
 def _round(value: float | None) -> str:

@@ -82,8 +82,8 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
     except asyncio.CancelledError:
         if not stopping:
             stopping = True
+            message = "finishing the %d calls under way, for at most %.0f s; Ctrl-C again stops at once"
             if open_calls:
-                message = "finishing the %d calls under way, for at most %.0f s; Ctrl-C again stops at once"
                 _log.warning(message, open_calls, DRAIN_S)
             await asyncio.wait(tasks, timeout=DRAIN_S)
         raise
@@ -91,6 +91,5 @@ async def for_each(items: Iterable[T], work: Callable[[T], Awaitable[None]], con
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    for task in tasks:
-        if task in ended:
-            task.result()
+    for task in ended:
+        task.result()
