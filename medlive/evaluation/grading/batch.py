@@ -26,9 +26,9 @@ from medlive.evaluation.asking.batch import (
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
 from medlive.evaluation.grading.judge import Judge, Verdicts, Work, kind_of
-from medlive.evaluation.log import open_log
+from medlive.evaluation.log import LogWriter, open_log
 from medlive.evaluation.model import Grade, Mode, Origin
-from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
+from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.fence import render
@@ -151,63 +151,76 @@ def read_batch(
     that cannot be read and for a run that no batch was written of.
     """
     run = open_run(run_dir)
-    cases = {case.case_id: case for case in run.cases}
-    answers, _ = run.answers()
     with open_log(run_dir / GRADES) as log, open_log(run_dir / BATCHES) as written:
         known = read_batch_log(run_dir)
         if all(row["kind"] != "asked" for row in known.asked.values()):
             raise BadInput(f"no batch was written of {run_dir}", hint="medlive eval batch write makes one")
         judges = _judges(known, allow_unpinned)
         known.asked = {name: row for name, row in known.asked.items() if row.get("judge") in judges}
-        records = {digest: read_record(run_dir / GRADES, digest) for digest in judges}
-        ungraded: list[tuple[Grade, Judge]] = []
-
-        def work_of(call: Row) -> Work | None:
-            """The call as it would be made now; None if what it asked about has changed."""
-            case, answer = cases.get(call["case_id"]), answers.get(call["case_id"])
-            if case is None or answer is None or not answer.gradable:
-                return None
-            by_id = {c.id: c for c in case.criteria}
-            criteria = tuple(by_id[cid] for cid in call["criteria"] if cid in by_id)
-            keys = judges[call["judge"]].keys(case, answer, criteria)
-            return Work(case, answer, criteria) if list(keys.values()) == list(call["keys"]) else None
-
-        def open_of(call: Row) -> set[tuple[str, str, str]]:
-            """The criteria of a call without a settled verdict."""
-            judge, latest = judges[call["judge"]], records[call["judge"]].latest
-            keys = zip(call["criteria"], call["keys"], strict=True) if work_of(call) else ()
-            return {
-                (judge.digest, call["case_id"], cid) for cid, key in keys if not judge.settles(latest.get(key))
-            }
-
-        def take(result: Result, call: Row, again: bool) -> list[str]:
-            judge, work = judges[call["judge"]], work_of(call)
-            if work is None:
-                return ["again" if again else "stale"]
-            left = {cid for _, _, cid in open_of(call)}
-            grades = _grades(judge, work, result, prices or {}) if left else []
-            taken = _taken(grades, left, again)
-            for grade in taken:
-                log.add(grade.row())
-                records[judge.digest].put(grade)
-                if cache is not None:
-                    cache.add(work.case, work.answer, grade)
-            ungraded.extend((grade, judge) for grade in taken if grade.met is None)
-            return [_KINDS[grade.met] for grade in taken] or ["again"]
-
-        read = read_results(files, "asked", known, written, take, open_of)
+        results = _Results(run, judges, log, cache, prices or {})
+        read = read_results(files, "asked", known, written, results.take, results.open_of)
+    ungraded = results.ungraded
     read.reasons.update(kind_of(grade.reason) for grade, _ in ungraded)
-    read.strangers.update(
-        grade.grader
-        for grade, judge in ungraded
-        if grade.grader not in ("", judge.identity.model) and not allow_unpinned
-    )
+    if not allow_unpinned:
+        read.strangers.update(
+            grade.grader for grade, judge in ungraded if grade.grader not in ("", judge.identity.model)
+        )
     if stale := read.counts["stale"]:
         read.notes.append(f"{stale} results are about an answer or a criterion that has changed since")
     if cache is not None:
         cache.flush()
         read.notes += cache.notes
     return read
+
+
+class _Results:
+    """The grades of a batch's results, as they are taken into the log."""
+
+    def __init__(
+        self,
+        run: RunFolder,
+        judges: Mapping[str, Judge],
+        log: LogWriter,
+        cache: GradeCache | None,
+        prices: Mapping[str, Price],
+    ) -> None:
+        self._cases = {case.case_id: case for case in run.cases}
+        self._answers, _ = run.answers()
+        self._judges, self._log, self._cache, self._prices = judges, log, cache, prices
+        self._records = {digest: read_record(run.path / GRADES, digest) for digest in judges}
+        self.ungraded: list[tuple[Grade, Judge]] = []
+
+    def _work_of(self, call: Row) -> Work | None:
+        """The call as it would be made now; None if what it asked about has changed."""
+        case, answer = self._cases.get(call["case_id"]), self._answers.get(call["case_id"])
+        if case is None or answer is None or not answer.gradable:
+            return None
+        by_id = {c.id: c for c in case.criteria}
+        criteria = tuple(by_id[cid] for cid in call["criteria"] if cid in by_id)
+        keys = self._judges[call["judge"]].keys(case, answer, criteria)
+        return Work(case, answer, criteria) if list(keys.values()) == list(call["keys"]) else None
+
+    def open_of(self, call: Row) -> set[tuple[str, str, str]]:
+        """The criteria of a call without a settled verdict."""
+        judge, latest = self._judges[call["judge"]], self._records[call["judge"]].latest
+        keys = zip(call["criteria"], call["keys"], strict=True) if self._work_of(call) else ()
+        return {(judge.digest, call["case_id"], cid) for cid, key in keys if not judge.settles(latest.get(key))}
+
+    def take(self, result: Result, call: Row, again: bool) -> list[str]:
+        """Log the grades of one result; what became of each."""
+        judge, work = self._judges[call["judge"]], self._work_of(call)
+        if work is None:
+            return ["again" if again else "stale"]
+        left = {cid for _, _, cid in self.open_of(call)}
+        grades = _grades(judge, work, result, self._prices) if left else []
+        taken = _taken(grades, left, again)
+        for grade in taken:
+            self._log.add(grade.row())
+            self._records[judge.digest].put(grade)
+            if self._cache is not None:
+                self._cache.add(work.case, work.answer, grade)
+        self.ungraded.extend((grade, judge) for grade in taken if grade.met is None)
+        return [_KINDS[grade.met] for grade in taken] or ["again"]
 
 
 def _taken(grades: Sequence[Grade], left: Set[str], again: bool) -> list[Grade]:
