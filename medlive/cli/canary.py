@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.options import JsonOption
@@ -16,13 +17,13 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def check(
-    snapshot: Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")],
-    model: Annotated[str, typer.Option("--model", metavar="ID", help="The model's id at the endpoint.")],
-    base_url: Annotated[str, typer.Option("--base-url", metavar="URL", help="The endpoint, ending in /v1.")],
+    snapshot: Annotated[str, Argument(help="A snapshot's folder, or the version of one frozen here.")],
+    model: Annotated[str, Option("--model", metavar="ID", help="The model's id at the endpoint.")],
+    base_url: Annotated[str, Option(metavar="URL", help="The endpoint, ending in /v1.")],
     api_key_env: KeyOption = None,
-    samples: Annotated[int, typer.Option("--samples", min=1, max=100, help="How often each probe is asked.")] = 1,
+    samples: Annotated[int, Option(min=1, max=100, help="How often each probe is asked.")] = 1,
     lineage: Annotated[
-        bool, typer.Option("--all", help="Look for the canaries of the snapshot's ancestors too.")
+        bool, Option("--all", help="Look for the canaries of the snapshot's ancestors too.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
@@ -11,18 +11,18 @@ from medlive.errors import CheckFailed, EndpointUnavailable
 
 
 def command(
-    limit: Annotated[int | None, typer.Option("--limit", min=1, help="Judge at most so many new threads.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Judge at most so many new threads.")] = None,
     retry_failed: Annotated[
-        bool, typer.Option("--retry-failed", help="Retry what failed however often it failed before.")
+        bool, Option("--retry-failed", help="Retry what failed however often it failed before.")
     ] = False,
     again: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--again", help="Decide anew, under the present engines and evidence, what was decided under others."
         ),
     ] = False,
     exhaustive: Annotated[
-        bool, typer.Option("--exhaustive", help="Compute all of S_cc, S_inf and S_align even when one fails.")
+        bool, Option("--exhaustive", help="Compute all of S_cc, S_inf and S_align even when one fails.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

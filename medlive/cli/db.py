@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say
@@ -37,7 +38,7 @@ def stop() -> None:
 @app.command()
 def url(
     password: Annotated[
-        bool, typer.Option("--show-password", help="Print the URL with its password, for another program.")
+        bool, Option("--show-password", help="Print the URL with its password, for another program.")
     ] = False,
 ) -> None:
     """Print the database's URL; starts the embedded PostgreSQL when it is not running."""

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say, wait_for
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 def command(
     live: Annotated[
-        bool, typer.Option("--live", help="Curate with your own endpoint instead of the recorded replies.")
+        bool, Option("--live", help="Curate with your own endpoint instead of the recorded replies.")
     ] = False,
-    base_url: Annotated[str | None, typer.Option(help="The endpoint of --live, up to /v1.")] = None,
-    model: Annotated[str | None, typer.Option(help="The model of --live.")] = None,
-    api_key_env: Annotated[str | None, typer.Option(help="The variable that holds the endpoint's key.")] = None,
-    json_mode: Annotated[JsonMode, typer.Option(help="How the endpoint is asked for JSON.")] = JsonMode.SCHEMA,
+    base_url: Annotated[str | None, Option(help="The endpoint of --live, up to /v1.")] = None,
+    model: Annotated[str | None, Option(help="The model of --live.")] = None,
+    api_key_env: Annotated[str | None, Option(help="The variable that holds the endpoint's key.")] = None,
+    json_mode: Annotated[JsonMode, Option(help="How the endpoint is asked for JSON.")] = JsonMode.SCHEMA,
     record: Annotated[
-        Path | None, typer.Option("--record", metavar="FILE", help="Record the endpoint's replies in this file.")
+        Path | None, Option("--record", metavar="FILE", help="Record the endpoint's replies in this file.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from typer import Option
 
 from medlive.cli.output import say, wait_for
 from medlive.config import load_settings
@@ -12,10 +13,10 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8088,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8088,
     latency_ms: Annotated[
-        float, typer.Option("--latency-ms", min=0, help="Wait this long before each answer, for benchmarks.")
+        float, Option("--latency-ms", min=0, help="Wait this long before each answer, for benchmarks.")
     ] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Annotated, Literal
 
 import typer
+from typer import Option
 
 from medlive import logs
 
@@ -81,18 +82,18 @@ def _version(value: bool) -> None:
 
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
     verbose: Annotated[
-        bool, typer.Option("--verbose", "-v", help="Log details, and what libraries log from INFO on.")
+        bool, Option("--verbose", "-v", help="Log details, and what libraries log from INFO on.")
     ] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
+    quiet: Annotated[bool, Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        typer.Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level logged, by medlive and by libraries."),
+        Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level logged, by medlive and by libraries."),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"], typer.Option(envvar="MEDLIVE_LOG_FORMAT", help="How stderr is written.")
+        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT", help="How stderr is written.")
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""

@@ -6,12 +6,12 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import Annotated, Any, TypeVar, get_type_hints
 
-import typer
+from typer import Option
 
 from medlive.errors import UsageError
 
-JsonOption = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
-ReplaceOption = Annotated[bool, typer.Option("--replace", help="Overwrite an existing file.")]
+JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
 
 Choice = TypeVar("Choice", bound=StrEnum)
 _Several = list[str] | None
@@ -21,27 +21,16 @@ _Several = list[str] | None
 class CaseFilter:
     """Which cases of a snapshot are taken."""
 
-    language: Annotated[_Several, typer.Option("--language", help="Only cases in it, en or zh; repeatable.")] = (
-        None
-    )
-    source: Annotated[_Several, typer.Option("--source", help="Only cases of this community; repeatable.")] = None
-    theme: Annotated[_Several, typer.Option("--theme", help="Only cases of this theme; repeatable.")] = None
-    specialty: Annotated[
-        _Several, typer.Option("--specialty", help="Only cases of this specialty; repeatable.")
-    ] = None
-    first_release: Annotated[
-        _Several, typer.Option("--first-release", help="Only cases that are new in this version; repeatable.")
-    ] = None
+    language: Annotated[_Several, Option(help="Only cases in it, en or zh; repeatable.")] = None
+    source: Annotated[_Several, Option(help="Only cases of this community; repeatable.")] = None
+    theme: Annotated[_Several, Option(help="Only cases of this theme; repeatable.")] = None
+    specialty: Annotated[_Several, Option(help="Only cases of this specialty; repeatable.")] = None
+    first_release: Annotated[_Several, Option(help="Only cases that are new in this version; repeatable.")] = None
     first_release_after: Annotated[
-        str | None,
-        typer.Option("--first-release-after", metavar="VERSION", help="Only cases newer than this version."),
+        str | None, Option(metavar="VERSION", help="Only cases newer than this version.")
     ] = None
-    posted_from: Annotated[
-        str | None, typer.Option("--posted-from", metavar="DATE", help="Only cases of this day or later.")
-    ] = None
-    posted_before: Annotated[
-        str | None, typer.Option("--posted-before", metavar="DATE", help="Only cases from before this day.")
-    ] = None
+    posted_from: Annotated[str | None, Option(metavar="DATE", help="Only cases of this day or later.")] = None
+    posted_before: Annotated[str | None, Option(metavar="DATE", help="Only cases from before this day.")] = None
 
     def given(self) -> dict[str, Any]:
         """What was asked for, by name."""

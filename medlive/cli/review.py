@@ -5,6 +5,7 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.database import with_database, with_session
 from medlive.cli.options import JsonOption
@@ -18,17 +19,15 @@ if TYPE_CHECKING:
 
 app = typer.Typer(no_args_is_help=True)
 
-CaseArgument = Annotated[str, typer.Argument(metavar="CASE", help="The case's id.")]
-ReasonOption = Annotated[str, typer.Option("--reason", help="Why; it stays in the database.")]
-ByOption = Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who says so.")]
+CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
+ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
+ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
 
 
 @app.command("list")
 def list_(
-    reason: Annotated[Reason | None, typer.Option("--reason", help="Only cases held for this reason.")] = None,
-    language: Annotated[
-        str | None, typer.Option("--language", help="Only cases in this language: en or zh.")
-    ] = None,
+    reason: Annotated[Reason | None, Option(help="Only cases held for this reason.")] = None,
+    language: Annotated[str | None, Option(help="Only cases in this language: en or zh.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """List the held cases, the one that has waited longest first."""
@@ -88,7 +87,7 @@ def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> 
 @app.command("drop-element")
 def drop_element(
     case_id: CaseArgument,
-    element: Annotated[str, typer.Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")],
+    element: Annotated[str, Argument(metavar="ELEMENT", help="The advice element's id, e.g. a3.")],
     reason: ReasonOption,
     by: ByOption = None,
 ) -> None:
@@ -111,9 +110,9 @@ def drop_element(
 @app.command()
 def dispute(
     case_id: CaseArgument,
-    reason: Annotated[str, typer.Option("--reason", help="What is wrong; it stays in the database.")],
+    reason: Annotated[str, Option("--reason", help="What is wrong; it stays in the database.")],
     criterion: Annotated[
-        str | None, typer.Option("--criterion", metavar="ID", help="About this criterion: <case id>-c3, or c3.")
+        str | None, Option(metavar="ID", help="About this criterion: <case id>-c3, or c3.")
     ] = None,
     by: ByOption = None,
     as_json: JsonOption = False,
@@ -130,8 +129,8 @@ def dispute(
 
 @app.command()
 def resolve(
-    number: Annotated[int, typer.Argument(min=1, max=2**31 - 1, help="The dispute's number.")],
-    resolution: Annotated[str, typer.Option("--resolution", help="What came of it.")],
+    number: Annotated[int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")],
+    resolution: Annotated[str, Option("--resolution", help="What came of it.")],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -147,8 +146,7 @@ def resolve(
 
 @app.command()
 def disputes(
-    everything: Annotated[bool, typer.Option("--all", help="Closed ones too.")] = False,
-    as_json: JsonOption = False,
+    everything: Annotated[bool, Option("--all", help="Closed ones too.")] = False, as_json: JsonOption = False
 ) -> None:
     """List the open disputes, oldest first."""
     from medlive.db.curation.reviews import list_disputes

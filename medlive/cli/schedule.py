@@ -5,8 +5,8 @@ from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated, Any
 
-import typer
 from rich.text import Text
+from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
@@ -17,9 +17,9 @@ COUNTS_WIDTH = 60
 
 
 def scheduler(
-    once: Annotated[bool, typer.Option("--once", help="Do what is due now, and exit.")] = False,
+    once: Annotated[bool, Option("--once", help="Do what is due now, and exit.")] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what is due now and when each step is due next, and do nothing.")
+        bool, Option("--dry-run", help="Say what is due now and when each step is due next, and do nothing.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -85,8 +85,8 @@ def worker(as_json: JsonOption = False) -> None:
 
 
 def serve(
-    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
+    host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
+    port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
 ) -> None:
     """Serve the status page, /health and the files of frozen snapshots until stopped; nothing can be changed."""
     from medlive.service.database import open_database

@@ -3,6 +3,7 @@
 from typing import Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
@@ -15,8 +16,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.command()
 def show(
-    thread: Annotated[str, typer.Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")],
-    as_json: JsonOption = False,
+    thread: Annotated[str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")], as_json: JsonOption = False
 ) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
     from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
@@ -95,10 +95,10 @@ def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:
 
 @app.command()
 def takedown(
-    source: Annotated[str, typer.Argument(help="The community.")],
-    thread_id: Annotated[str, typer.Argument(help="The thread's id there.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why, for the record that stays.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count what would go; erase nothing.")] = False,
+    source: Annotated[str, Argument(help="The community.")],
+    thread_id: Annotated[str, Argument(help="The thread's id there.")],
+    reason: Annotated[str, Option("--reason", help="Why, for the record that stays.")],
+    dry_run: Annotated[bool, Option("--dry-run", help="Count what would go; erase nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Erase a thread for good, raw pages and all, and keep it from coming back.

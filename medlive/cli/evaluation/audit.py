@@ -4,7 +4,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.evaluation.options import Calls, JudgeOption, RunsArgument, UnpinnedOption
 from medlive.cli.evaluation.score import rests_on
@@ -34,11 +34,11 @@ _SHOWN = 120
 @grouped
 def audit(
     runs: RunsArgument,
-    auditor: Annotated[str | None, typer.Option("--auditor", help="The auditor's model id.")] = None,
-    base_url: Annotated[str | None, typer.Option("--base-url", help="The auditor's endpoint.")] = None,
-    bottom: Annotated[int, typer.Option("--bottom", min=1, help="How many of the lowest-scoring cases.")] = 100,
-    table_only: Annotated[bool, typer.Option("--table", help="Show what is on record; ask nobody.")] = False,
-    examples: Annotated[int, typer.Option("--examples", min=0, help="Examples of each cause.")] = 1,
+    auditor: Annotated[str | None, Option(help="The auditor's model id.")] = None,
+    base_url: Annotated[str | None, Option(help="The auditor's endpoint.")] = None,
+    bottom: Annotated[int, Option(min=1, help="How many of the lowest-scoring cases.")] = 100,
+    table_only: Annotated[bool, Option("--table", help="Show what is on record; ask nobody.")] = False,
+    examples: Annotated[int, Option(min=0, help="Examples of each cause.")] = 1,
     judge: JudgeOption = None,
     allow_unpinned: UnpinnedOption = False,
     *,

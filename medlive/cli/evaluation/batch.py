@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
     Cache,
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from medlive.llm.wire import JsonMode
 
 AnswersOption = Annotated[
-    bool, typer.Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
+    bool, Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
 ]
 
 
@@ -39,10 +40,10 @@ AnswersOption = Annotated[
 class BatchFile:
     """The file that is written, and how long it may be."""
 
-    out: Annotated[Path, typer.Option("--out", help="The JSON Lines file to write.", dir_okay=False)]
+    out: Annotated[Path, Option(help="The JSON Lines file to write.", dir_okay=False)]
     replace: ReplaceOption = False
-    max_requests: Annotated[int, typer.Option("--max-requests", min=1, help="Most requests in a file.")] = 50_000
-    max_bytes: Annotated[int, typer.Option("--max-bytes", min=1, help="Most bytes of a file.")] = 190 * 2**20
+    max_requests: Annotated[int, Option(min=1, help="Most requests in a file.")] = 50_000
+    max_bytes: Annotated[int, Option(min=1, help="Most bytes of a file.")] = 190 * 2**20
 
 
 app = typer.Typer(no_args_is_help=True, help="Ask and grade through an endpoint's batch API.")
@@ -58,8 +59,7 @@ def write(
     answers: AnswersOption = False,
     mode: ModeOption = "criterion",
     shape: Annotated[
-        str | None,
-        typer.Option("--shape", help="How JSON is asked for: schema, object or none [the role's, or schema]."),
+        str | None, Option(help="How JSON is asked for: schema, object or none [the role's, or schema].")
     ] = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",
@@ -102,11 +102,9 @@ def next_(
     run_dir: RunArgument,
     *,
     file: BatchFile,
-    shape: Annotated[
-        str | None, typer.Option("--shape", help="How JSON is asked for: schema, object or none [as before].")
-    ] = None,
+    shape: Annotated[str | None, Option(help="How JSON is asked for: schema, object or none [as before].")] = None,
     leave_waiting: Annotated[
-        bool, typer.Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
+        bool, Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
     ] = False,
     allow_unpinned: UnpinnedOption = False,
     cache: Cache,
@@ -134,9 +132,9 @@ def next_(
 @app.command()
 def submit(
     run_dir: RunArgument,
-    files: Annotated[list[Path], typer.Argument(help="Files of calls, as `batch write` made them.", exists=True)],
+    files: Annotated[list[Path], Argument(help="Files of calls, as `batch write` made them.", exists=True)],
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="The endpoint [the grader's role; the run's for --answers].")
+        str | None, Option("--base-url", help="The endpoint [the grader's role; the run's for --answers].")
     ] = None,
     api_key_env: KeyOption = None,
     as_json: JsonOption = False,
@@ -175,7 +173,7 @@ def read(
     run_dir: RunArgument,
     results: Annotated[
         list[Path] | None,
-        typer.Argument(help="Result and error files [those of the submitted batches, fetched].", exists=True),
+        Argument(help="Result and error files [those of the submitted batches, fetched].", exists=True),
     ] = None,
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,

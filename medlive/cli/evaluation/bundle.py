@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
     DrawsOption,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 PublicKeyFiles = Annotated[
     list[Path] | None,
-    typer.Option(
+    Option(
         "--public-key",
         metavar="FILE",
         help="A key that must have signed it, or one of several; without any, the key that it names, which proves "
@@ -40,7 +41,7 @@ UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
 SnapshotOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--snapshot", metavar="PATH", help="The snapshot, by folder or version, or file of cases [as it names]."
     ),
 ]
@@ -49,18 +50,13 @@ SnapshotOption = Annotated[
 @grouped
 def bundle(
     run_dir: RunArgument,
-    out: Annotated[Path, typer.Option("--out", metavar="PATH", help="A file that ends in .zip, or a folder.")],
+    out: Annotated[Path, Option(metavar="PATH", help="A file that ends in .zip, or a folder.")],
     signing_key: Annotated[
-        Path | None,
-        typer.Option(
-            "--signing-key", metavar="FILE", help="minisign's secret key [as MEDLIVE_SIGNING_KEY_FILE says]."
-        ),
+        Path | None, Option(metavar="FILE", help="minisign's secret key [as MEDLIVE_SIGNING_KEY_FILE says].")
     ] = None,
     with_answers: Annotated[
         bool,
-        typer.Option(
-            "--with-answers/--without-answers", help="Answers and verdicts, so that others can score again."
-        ),
+        Option("--with-answers/--without-answers", help="Answers and verdicts, so that others can score again."),
     ] = True,
     judge: JudgeOption = None,
     *,
@@ -114,13 +110,13 @@ def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
 
 
 def verify_bundle(
-    path: Annotated[Path, typer.Argument(help="A bundle: a .zip file or a folder.")],
+    path: Annotated[Path, Argument(help="A bundle: a .zip file or a folder.")],
     public_key: PublicKeyFiles = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
     to_run: Annotated[
         Path | None,
-        typer.Option("--to-run", metavar="PATH", help="Write it as a run folder there, once it verifies wholly."),
+        Option("--to-run", metavar="PATH", help="Write it as a run folder there, once it verifies wholly."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -157,14 +153,14 @@ _TRUST: Final = {
 
 @grouped
 def leaderboard(
-    bundles: Annotated[list[Path], typer.Argument(help="Bundles: .zip files or folders.")],
+    bundles: Annotated[list[Path], Argument(help="Bundles: .zip files or folders.")],
     snapshot: SnapshotOption = None,
     public_key: PublicKeyFiles = None,
     *,
     errata: Errata,
     most_unscored: Annotated[
         float,
-        typer.Option(
+        Option(
             "--most-unscored", min=0, max=1, help="The share of its cases that a bundle may leave without a score."
         ),
     ] = 0.05,

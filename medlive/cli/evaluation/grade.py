@@ -5,7 +5,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.evaluation.options import Cache, Calls, Grader, ModeOption, RunArgument, read_mode
 from medlive.cli.evaluation.spending import (
@@ -37,9 +37,7 @@ def grade(
     mode: ModeOption = "criterion",
     cache: Cache,
     calls: Calls,
-    repeats: Annotated[
-        int, typer.Option("--repeats", min=1, max=100, help="Verdicts of each criterion, to see how stable.")
-    ] = 1,
+    repeats: Annotated[int, Option(min=1, max=100, help="Verdicts of each criterion, to see how stable.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria

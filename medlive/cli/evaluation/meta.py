@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.evaluation.options import RunArgument
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
@@ -18,12 +18,10 @@ class People:
     """What people said of the run."""
 
     human: Annotated[
-        list[Path] | None,
-        typer.Option("--human", metavar="FILE", help="People's ratings, CSV or JSON; any number of files."),
+        list[Path] | None, Option(metavar="FILE", help="People's ratings, CSV or JSON; any number of files.")
     ] = None
     adjudicator: Annotated[
-        str | None,
-        typer.Option("--adjudicator", metavar="NAME", help="The rater who decided what others disagreed on."),
+        str | None, Option(metavar="NAME", help="The rater who decided what others disagreed on.")
     ] = None
 
 
@@ -32,13 +30,12 @@ class Others:
     """What else the grading is compared with."""
 
     baseline: Annotated[
-        list[Path] | None,
-        typer.Option("--baseline", help="Scores by case: a file, or a run that judge-direct judged."),
+        list[Path] | None, Option(help="Scores by case: a file, or a run that judge-direct judged.")
     ] = None
-    against: Annotated[
-        list[Path] | None, typer.Option("--against", help="The same answers in another run, graded by another.")
-    ] = None
-    judge: Annotated[str | None, typer.Option("--judge", help="The grader, by digest or model.")] = None
+    against: Annotated[list[Path] | None, Option(help="The same answers in another run, graded by another.")] = (
+        None
+    )
+    judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,20 +44,15 @@ class Sheets:
 
     sheet: Annotated[
         Path | None,
-        typer.Option(
-            "--sheet",
+        Option(
             metavar="FOLDER",
             help="Write blank sheets for --rater; with --human and "
             "--adjudicator one of what they disagreed on. Compares nothing.",
         ),
     ] = None
-    rater: Annotated[
-        list[str] | None, typer.Option("--rater", metavar="NAME", help="Who is to rate; any number of them.")
-    ] = None
-    about: Annotated[
-        str, typer.Option("--about", help="What a sheet asks about: answers, or the cases themselves.")
-    ] = "answers"
-    sample: Annotated[int | None, typer.Option("--sample", min=1, help="Cases on a sheet [all].")] = None
+    rater: Annotated[list[str] | None, Option(metavar="NAME", help="Who is to rate; any number of them.")] = None
+    about: Annotated[str, Option(help="What a sheet asks about: answers, or the cases themselves.")] = "answers"
+    sample: Annotated[int | None, Option(min=1, help="Cases on a sheet [all].")] = None
 
 
 @grouped
@@ -69,18 +61,15 @@ def meta(
     *,
     people: People,
     others: Others,
-    top: Annotated[
-        int | None, typer.Option("--top", min=1, help="k of the top-k overlap [a tenth of the cases].")
-    ] = None,
-    draws: Annotated[int, typer.Option("--draws", min=100, max=100_000, help="Bootstrap draws.")] = 1000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
+    top: Annotated[int | None, Option(min=1, help="k of the top-k overlap [a tenth of the cases].")] = None,
+    draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
+    seed: Annotated[int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
     sheets: Sheets,
     quality: Annotated[
-        list[Path] | None,
-        typer.Option("--quality", metavar="FILE", help="Filled sheets about the cases; any number of files."),
+        list[Path] | None, Option(metavar="FILE", help="Filled sheets about the cases; any number of files.")
     ] = None,
     as_json: JsonOption = False,
-    out: Annotated[Path | None, typer.Option("--out", help="A folder to write meta.json into.")] = None,
+    out: Annotated[Path | None, Option(help="A folder to write meta.json into.")] = None,
     replace: ReplaceOption = False,
 ) -> None:
     """Compare a run's grading with people, with a direct judge, with other graders and with itself.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from medlive.errors import UsageError
 
@@ -16,9 +16,7 @@ if TYPE_CHECKING:
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
-CasesOption = Annotated[
-    str, typer.Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")
-]
+CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")]
 
 
 def _run(path: Path) -> Path:
@@ -35,34 +33,33 @@ def _runs(paths: list[Path]) -> list[Path]:
 
 
 UnpinnedOption = Annotated[
-    bool, typer.Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
+    bool, Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
 ]
-RunArgument = Annotated[Path, typer.Argument(help="A run folder.", callback=_run)]
-RunsArgument = Annotated[list[Path], typer.Argument(help="Run folders.", callback=_runs)]
+RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
+RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=_runs)]
 KeyOption = Annotated[
-    str | None,
-    typer.Option("--api-key-env", metavar="NAME", help="The variable that holds the key [OPENAI_API_KEY]."),
+    str | None, Option("--api-key-env", metavar="NAME", help="The variable that holds the key [OPENAI_API_KEY].")
 ]
 ParametersOption = Annotated[
     str,
-    typer.Option(
+    Option(
         "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
     ),
 ]
 MetricOption = Annotated[
-    str, typer.Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
+    str, Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
 ]
-ModeOption = Annotated[str, typer.Option("--mode", help="criterion: a call each; rubric: a call per case.")]
+ModeOption = Annotated[str, Option("--mode", help="criterion: a call each; rubric: a call per case.")]
 JudgeOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
     ),
 ]
-DrawsOption = Annotated[int, typer.Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
-SeedOption = Annotated[int, typer.Option("--seed", min=0, help="Where the draws begin.")]
+DrawsOption = Annotated[int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
+SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
 ErrataFileOption = Annotated[
-    Path | None, typer.Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
+    Path | None, Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
 ]
 
 
@@ -70,19 +67,16 @@ ErrataFileOption = Annotated[
 class Calls:
     """How a model is called, and how often."""
 
-    concurrency: Annotated[int, typer.Option("--concurrency", min=1, max=1024, help="Calls at once.")] = 16
+    concurrency: Annotated[int, Option(min=1, max=1024, help="Calls at once.")] = 16
     timeout: Annotated[
-        float | None,
-        typer.Option("--timeout", min=1, metavar="SECONDS", help="The longest that an attempt may take [120]."),
+        float | None, Option(min=1, metavar="SECONDS", help="The longest that an attempt may take [120].")
     ] = None
     api_key_env: KeyOption = None
     parameters: ParametersOption = "{}"
-    max_usd: Annotated[float | None, typer.Option("--max-usd", min=0, help="Stop when this is spent.")] = None
-    max_calls: Annotated[int | None, typer.Option("--max-calls", min=1, help="Stop after this many calls.")] = None
-    max_tokens: Annotated[
-        int | None, typer.Option("--max-tokens", min=1, help="Stop after this many tokens, input and output.")
-    ] = None
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what it would take; send nothing.")] = False
+    max_usd: Annotated[float | None, Option(min=0, help="Stop when this is spent.")] = None
+    max_calls: Annotated[int | None, Option(min=1, help="Stop after this many calls.")] = None
+    max_tokens: Annotated[int | None, Option(min=1, help="Stop after this many tokens, input and output.")] = None
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what it would take; send nothing.")] = False
 
     def budget(self) -> "Budget":
         """The limits of what may be spent."""
@@ -105,8 +99,8 @@ class Calls:
 class Grader:
     """Who judges, instead of the configured grader."""
 
-    grader: Annotated[str | None, typer.Option("--grader", help="The grader's model id.")] = None
-    base_url: Annotated[str | None, typer.Option("--base-url", help="The grader's endpoint.")] = None
+    grader: Annotated[str | None, Option(help="The grader's model id.")] = None
+    base_url: Annotated[str | None, Option(help="The grader's endpoint.")] = None
     allow_unpinned: UnpinnedOption = False
 
 
@@ -115,10 +109,9 @@ class Cache:
     """Where runs share verdicts."""
 
     cache: Annotated[
-        Path | None,
-        typer.Option("--cache", help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False),
+        Path | None, Option(help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False)
     ] = None
-    no_cache: Annotated[bool, typer.Option("--no-cache", help="Share no verdicts with other runs.")] = False
+    no_cache: Annotated[bool, Option("--no-cache", help="Share no verdicts with other runs.")] = False
 
     def open(self, settings: "Settings", engine: "Engine | None" = None) -> "GradeCache | None":
         """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
@@ -137,13 +130,10 @@ class Scoring:
     metric: MetricOption = "paper"
     basis: Annotated[
         str,
-        typer.Option(
-            "--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."
-        ),
+        Option("--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."),
     ] = "own"
     models: Annotated[
-        Path | None,
-        typer.Option("--models", metavar="FILE", help="The models' cutoffs [models.toml of the settings]."),
+        Path | None, Option(metavar="FILE", help="The models' cutoffs [models.toml of the settings].")
     ] = None
     judge: JudgeOption = None
     draws: DrawsOption = 1000
@@ -154,9 +144,9 @@ class Scoring:
 class Errata:
     """What is done about what was withdrawn since a snapshot was frozen."""
 
-    errata: Annotated[
-        str, typer.Option("--errata", help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")
-    ] = "warn"
+    errata: Annotated[str, Option(help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")] = (
+        "warn"
+    )
     errata_file: ErrataFileOption = None
 
 
@@ -165,10 +155,7 @@ class SignedErrata(Errata):
     """The same, and who must have signed it."""
 
     public_key: Annotated[
-        str | None,
-        typer.Option(
-            "--public-key", metavar="KEY", help="minisign's key, or its file, that must have signed them."
-        ),
+        str | None, Option(metavar="KEY", help="minisign's key, or its file, that must have signed them.")
     ] = None
 
 

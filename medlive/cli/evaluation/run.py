@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.evaluation.batch import check_batch_out, print_written
 from medlive.cli.evaluation.options import (
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from medlive.llm.budget import Budget
 
 UnverifiedOption = Annotated[
-    bool, typer.Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
+    bool, Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
 ]
 ArmOption = Annotated[
-    str | None, typer.Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
+    str | None, Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
 ]
 _MOST_NOTES = 40
 
@@ -47,21 +47,17 @@ _MOST_NOTES = 40
 class Asking:
     """What is asked of the model, and which model that is."""
 
-    model: Annotated[str, typer.Option("--model", help="The model: a name in models.toml, or its id.")]
-    base_url: Annotated[
-        str | None, typer.Option("--base-url", help="The endpoint, ending in /v1 [as in models.toml].")
-    ] = None
-    template: Annotated[str, typer.Option("--template", help="livemedbench-v1, open, or open-book.")] = (
-        "livemedbench-v1"
+    model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
+    base_url: Annotated[str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")] = None
+    template: Annotated[str, Option(help="livemedbench-v1, open, or open-book.")] = "livemedbench-v1"
+    evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The index of an open book [default].")] = (
+        None
     )
-    evidence: Annotated[
-        str | None, typer.Option("--evidence", metavar="NAME|PATH", help="The index of an open book [default].")
-    ] = None
-    top_k: Annotated[int, typer.Option("--top-k", min=1, max=50, help="Snippets before a question.")] = 5
-    undated: Annotated[bool, typer.Option("--undated", help="Let in snippets without a date.")] = False
+    top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
+    undated: Annotated[bool, Option("--undated", help="Let in snippets without a date.")] = False
     arm: ArmOption = None
     raw: Annotated[
-        bool, typer.Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
+        bool, Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
     ] = False
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
@@ -96,17 +92,15 @@ class Asking:
 @grouped
 def run(
     cases: CasesOption,
-    out: Annotated[Path, typer.Option("--out", help="The run folder; an existing one is continued.")],
+    out: Annotated[Path, Option(help="The run folder; an existing one is continued.")],
     *,
     asking: Asking,
     part: CaseFilter,
-    limit: Annotated[
-        int | None, typer.Option("--limit", min=1, help="At most so many cases, always the same ones.")
-    ] = None,
+    limit: Annotated[int | None, Option(min=1, help="At most so many cases, always the same ones.")] = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
     batch: Annotated[
-        Path | None, typer.Option("--batch", metavar="FILE", help="Send nothing: write the calls for a batch API.")
+        Path | None, Option(metavar="FILE", help="Send nothing: write the calls for a batch API.")
     ] = None,
     replace_: ReplaceOption = False,
     as_json: JsonOption = False,
@@ -272,25 +266,20 @@ def _check_answers(done: "RunResult", open_: int) -> None:
 
 def import_(
     cases: CasesOption,
-    responses: Annotated[Path, typer.Option("--responses", help="LiveMedBench's responses: JSON, or JSON Lines.")],
-    model: Annotated[str, typer.Option("--model", help="The name of the model that answered.")],
-    out: Annotated[Path, typer.Option("--out", help="The run folder to make.")],
-    grades: Annotated[
-        Path | None, typer.Option("--grades", help="LiveMedBench's evaluation_results file.")
-    ] = None,
+    responses: Annotated[Path, Option(help="LiveMedBench's responses: JSON, or JSON Lines.")],
+    model: Annotated[str, Option(help="The name of the model that answered.")],
+    out: Annotated[Path, Option(help="The run folder to make.")],
+    grades: Annotated[Path | None, Option(help="LiveMedBench's evaluation_results file.")] = None,
     template: Annotated[
-        str | None,
-        typer.Option("--template", help="What they were asked with, where eval run is to ask for the rest."),
+        str | None, Option(help="What they were asked with, where eval run is to ask for the rest.")
     ] = None,
     parameters: ParametersOption = "{}",
     grader: Annotated[
-        str | None, typer.Option("--grader", help="Who made the grades, where eval grade is to grade the rest.")
+        str | None, Option(help="Who made the grades, where eval grade is to grade the rest.")
     ] = None,
     mode: ModeOption = "criterion",
     arm: ArmOption = None,
-    response_field: Annotated[
-        str, typer.Option("--response-field", help="The field that holds the answer.")
-    ] = "model_response",
+    response_field: Annotated[str, Option(help="The field that holds the answer.")] = "model_response",
     unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -320,15 +309,12 @@ def import_(
 
 def export(
     run_dir: RunArgument,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    out: Annotated[Path, Option(help="The folder to write.")],
     judge: Annotated[
-        str | None,
-        typer.Option(
-            "--judge", metavar="DIGEST", help="Export this grader's verdicts [of the one with the most]."
-        ),
+        str | None, Option(metavar="DIGEST", help="Export this grader's verdicts [of the one with the most].")
     ] = None,
     replace_: Annotated[
-        bool, typer.Option("--replace", help="Write over files of those names that hold something else.")
+        bool, Option("--replace", help="Write over files of those names that hold something else.")
     ] = False,
 ) -> None:
     """Write a run as LiveMedBench's responses and evaluation_results files."""

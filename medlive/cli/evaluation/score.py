@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
-import typer
+from typer import Option
 
 from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
 from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of
@@ -65,14 +65,14 @@ def score(
     runs: RunsArgument,
     format_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             help="table, tsv (as LiveMedBench prints it), json, csv or parquet [as --out ends, or table].",
         ),
     ] = None,
     slice_: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--slice",
             metavar="KIND",
             help="By month, theme, specialty, language, source, first-release, axis, cutoff or errors-by-axis.",
@@ -80,9 +80,7 @@ def score(
     ] = None,
     *,
     how: Scoring,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write there instead of to stdout.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write there instead of to stdout.")] = None,
     replace: ReplaceOption = False,
     errata: SignedErrata,
 ) -> None:
@@ -232,18 +230,14 @@ def _count(rates: Any, name: str) -> str:
 @grouped
 def report(
     runs: RunsArgument,
-    out: Annotated[Path, typer.Option("--out", help="The folder to write.")],
+    out: Annotated[Path, Option(help="The folder to write.")],
     *,
     how: Scoring,
-    meta: Annotated[
-        list[Path] | None, typer.Option("--meta", metavar="FILE", help="A meta.json of medlive eval meta.")
-    ] = None,
+    meta: Annotated[list[Path] | None, Option(metavar="FILE", help="A meta.json of medlive eval meta.")] = None,
     case_pages: Annotated[
-        bool, typer.Option("--case-pages/--no-case-pages", help="A page for each case, with answers and verdicts.")
+        bool, Option("--case-pages/--no-case-pages", help="A page for each case, with answers and verdicts.")
     ] = True,
-    png: Annotated[
-        bool, typer.Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")
-    ] = False,
+    png: Annotated[bool, Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")] = False,
     errata: SignedErrata,
 ) -> None:
     """Write a report of runs: pages to read offline, figures as SVG, and the numbers as JSON, CSV and TSV.
@@ -267,12 +261,8 @@ def contamination(
     runs: RunsArgument,
     *,
     how: Scoring,
-    permutations: Annotated[
-        int, typer.Option("--permutations", min=99, max=1_000_000, help="Random permutations of a p-value.")
-    ] = 4999,
-    out: Annotated[
-        Path | None, typer.Option("--out", metavar="FILE", help="Write the JSON there as well.")
-    ] = None,
+    permutations: Annotated[int, Option(min=99, max=1_000_000, help="Random permutations of a p-value.")] = 4999,
+    out: Annotated[Path | None, Option(metavar="FILE", help="Write the JSON there as well.")] = None,
     replace: ReplaceOption = False,
     as_json: JsonOption = False,
     errata: SignedErrata,

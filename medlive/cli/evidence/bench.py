@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Option
 
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
 from medlive.cli.options import JsonOption
@@ -21,10 +21,10 @@ COLUMNS = ("retriever", *(f"recall@{depth}" for depth in DEPTHS), "p50 ms", "p95
 
 def bench(
     index: IndexOption = None,
-    queries: Annotated[int, typer.Option(min=10, max=10_000, help="Passages to look for.")] = 200,
-    encoder: Annotated[str | None, typer.Option(help="Default: the one that the index names.")] = None,
+    queries: Annotated[int, Option(min=10, max=10_000, help="Passages to look for.")] = 200,
+    encoder: Annotated[str | None, Option(help="Default: the one that the index names.")] = None,
     models: ModelsOption = None,
-    out: Annotated[Path | None, typer.Option(help="Write the result there, as Markdown.")] = None,
+    out: Annotated[Path | None, Option(help="Write the result there, as Markdown.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.evidence import bench as evidence_bench
 from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
@@ -27,7 +28,7 @@ app.command("bench")(evidence_bench.bench)
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
-    typer.Option("--retriever", help="Default: as configured, else the index's own; bm25 needs no encoder."),
+    Option("--retriever", help="Default: as configured, else the index's own; bm25 needs no encoder."),
 ]
 
 
@@ -37,20 +38,17 @@ class Vectors:
 
     encoder: Annotated[
         str | None,
-        typer.Option(
-            "--encoder",
+        Option(
             help='"medcpt", a folder with models, or "none". Default: the '
-            "index's own, else MedCPT where its models are at hand, else none.",
+            "index's own, else MedCPT where its models are at hand, else none."
         ),
     ] = None
-    kind: Annotated[IndexKind, typer.Option("--kind", help="How vectors are arranged; auto: by their number.")] = (
-        "auto"
-    )
+    kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
     shard_size: Annotated[
-        int | None, typer.Option("--shard-size", min=1, help="Passages embedded to a shard: what a kill may cost.")
+        int | None, Option(min=1, help="Passages embedded to a shard: what a kill may cost.")
     ] = None
     prune: Annotated[
-        bool, typer.Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
+        bool, Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
     ] = False
     models: ModelsOption = None
 
@@ -58,19 +56,15 @@ class Vectors:
 @app.command()
 @grouped
 def build(
-    corpora: Annotated[
-        list[Path], typer.Argument(help="Archives, files or folders; docs/evidence.md lists the kinds.")
-    ],
+    corpora: Annotated[list[Path], Argument(help="Archives, files or folders; docs/evidence.md lists the kinds.")],
     index: IndexOption = None,
     corpus_kind: Annotated[
-        str | None, typer.Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
+        str | None, Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
     ] = None,
-    name: Annotated[
-        str | None, typer.Option("--name", help="The corpus's name, where another one has it by default.")
-    ] = None,
+    name: Annotated[str | None, Option(help="The corpus's name, where another one has it by default.")] = None,
     *,
     vectors: Vectors,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Forget corpora that the index already holds.")] = False,
+    fresh: Annotated[bool, Option("--fresh", help="Forget corpora that the index already holds.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
@@ -150,22 +144,19 @@ def list_(as_json: JsonOption = False) -> None:
 @app.command()
 def search(
     phrases: Annotated[
-        list[str], typer.Argument(metavar="PHRASE...", help="What to look for; several phrases are fused by rank.")
+        list[str], Argument(metavar="PHRASE...", help="What to look for; several phrases are fused by rank.")
     ],
-    k: Annotated[int, typer.Option("-k", min=1, max=100, help="How many passages.")] = 5,
+    k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
-    corpus: Annotated[
-        list[str] | None, typer.Option(help="Only passages of this corpus; may be repeated.")
-    ] = None,
+    corpus: Annotated[list[str] | None, Option(help="Only passages of this corpus; may be repeated.")] = None,
     not_after: Annotated[
-        datetime | None,
-        typer.Option("--not-after", formats=["%Y-%m-%d"], help="Nothing published after this day."),
+        datetime | None, Option("--not-after", formats=["%Y-%m-%d"], help="Nothing published after this day.")
     ] = None,
     retriever: RetrieverOption = None,
-    encoder: Annotated[str | None, typer.Option(help="Default: the one that the index names.")] = None,
+    encoder: Annotated[str | None, Option(help="Default: the one that the index names.")] = None,
     rerank: Annotated[
         str | None,
-        typer.Option(help='A cross-encoder for the best of them: "medcpt" or its folder. Default: as configured.'),
+        Option(help='A cross-encoder for the best of them: "medcpt" or its folder. Default: as configured.'),
     ] = None,
     models: ModelsOption = None,
     as_json: JsonOption = False,
@@ -224,12 +215,10 @@ def models(
     models: ModelsOption = None,
     download: Annotated[
         bool,
-        typer.Option(
-            "--download", help="Fetch MedCPT's three models (1.3 GB) at their pinned revisions from the hub."
-        ),
+        Option("--download", help="Fetch MedCPT's three models (1.3 GB) at their pinned revisions from the hub."),
     ] = False,
     require: Annotated[
-        bool, typer.Option("--require", help="Fail, with exit status 3, unless MedCPT can encode here.")
+        bool, Option("--require", help="Fail, with exit status 3, unless MedCPT can encode here.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -4,18 +4,16 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import typer
+from typer import Option
 
 from medlive.config import load_settings
 
 if TYPE_CHECKING:
     from medlive.evidence.encoders.folders import EncoderSettings
 
-IndexOption = Annotated[
-    Path | None, typer.Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")
-]
+IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
 ModelsOption = Annotated[
-    Path | None, typer.Option("--models", help="A folder with one folder per model; default: as configured.")
+    Path | None, Option("--models", help="A folder with one folder per model; default: as configured.")
 ]
 
 

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
@@ -26,15 +26,13 @@ COLUMNS = ("pages", "new", "revised", "unchanged", "not_modified", "gone", "olde
 
 
 def harvest(
-    sources: Annotated[list[str] | None, typer.Argument(help="Sources to harvest; default: all.")] = None,
-    since: Annotated[
-        str | None, typer.Option(metavar="DATE", help="Only threads opened on or after this day.")
-    ] = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Ask for at most so many threads a source.")] = None,
+    sources: Annotated[list[str] | None, Argument(help="Sources to harvest; default: all.")] = None,
+    since: Annotated[str | None, Option(metavar="DATE", help="Only threads opened on or after this day.")] = None,
+    limit: Annotated[int | None, Option(min=1, help="Ask for at most so many threads a source.")] = None,
     again: Annotated[
-        bool, typer.Option("--again", help="Harvest once more although this week's harvest is done.")
+        bool, Option("--again", help="Harvest once more although this week's harvest is done.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch new and changed threads of the communities, politely, and store them.
@@ -165,9 +163,9 @@ def _as_json(d: Any) -> dict[str, Any]:
 
 
 def import_(
-    files: Annotated[list[Path], typer.Argument(help="Thread files, one JSON object a line.")],
+    files: Annotated[list[Path], Argument(help="Thread files, one JSON object a line.")],
     assume_posted_at: Annotated[
-        str | None, typer.Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none.")
+        str | None, Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
@@ -41,11 +42,9 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def check(
-    source: Annotated[str | None, typer.Argument(help="The community; default: all that were harvested.")] = None,
-    url: Annotated[str | None, typer.Option("--url", help="Check this page instead: a thread's address.")] = None,
-    file: Annotated[
-        Path | None, typer.Option("--file", help="With --url: read this saved page instead of fetching it.")
-    ] = None,
+    source: Annotated[str | None, Argument(help="The community; default: all that were harvested.")] = None,
+    url: Annotated[str | None, Option("--url", help="Check this page instead: a thread's address.")] = None,
+    file: Annotated[Path | None, Option(help="With --url: read this saved page instead of fetching it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Show the state of the communities, or with --url what one page yields, field by field.
@@ -110,9 +109,9 @@ def _day(moment: datetime | None) -> str:
 
 @app.command()
 def lift(
-    source: Annotated[str, typer.Argument(help="The quarantined community.")],
+    source: Annotated[str, Argument(help="The quarantined community.")],
     accept: Annotated[
-        bool, typer.Option("--accept", help="Its pages changed for good: compare with harvests from now on only.")
+        bool, Option("--accept", help="Its pages changed for good: compare with harvests from now on only.")
     ] = False,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
@@ -166,9 +165,9 @@ _ENDS = ("unchanged", "new", "revised", "layout", "fault", "not_a_thread", "inco
 
 @app.command()
 def reparse(
-    sources: Annotated[list[str] | None, typer.Argument(help="The communities; default: all.")] = None,
-    thread: Annotated[str | None, typer.Option("--thread", help="Only this thread of the one community.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would change; change nothing.")] = False,
+    sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
+    thread: Annotated[str | None, Option("--thread", help="Only this thread of the one community.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would change; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Read every kept page again with today's parsers; a thread that comes out otherwise gets a new revision.
@@ -250,9 +249,9 @@ def _as_json(done: Any, *, dry_run: bool) -> dict[str, Any]:
 
 @app.command()
 def warc(
-    out: Annotated[Path, typer.Option("--out", help="The folder to write to; created if it is missing.")],
-    sources: Annotated[list[str] | None, typer.Argument(help="The communities; default: all.")] = None,
-    week: Annotated[str | None, typer.Option("--week", help="Only this ISO week's harvests, as 2026.W47.")] = None,
+    out: Annotated[Path, Option(help="The folder to write to; created if it is missing.")],
+    sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
+    week: Annotated[str | None, Option("--week", help="Only this ISO week's harvests, as 2026.W47.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.
@@ -293,7 +292,7 @@ def warc(
 
 @app.command()
 def prune(
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go; remove nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what would go; remove nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Remove files of raw pages that are older than `archive.keep_days`, and finish what takedowns left.

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, say
@@ -15,11 +15,11 @@ _CUT = 80
 
 
 def diff(
-    old: Annotated[str, typer.Argument(metavar="A", help="The older snapshot: its folder or version.")],
-    new: Annotated[str, typer.Argument(metavar="B", help="The newer one.")],
-    limit: Annotated[int, typer.Option("--limit", min=0, help="How many cases of each kind are listed.")] = 20,
+    old: Annotated[str, Argument(metavar="A", help="The older snapshot: its folder or version.")],
+    new: Annotated[str, Argument(metavar="B", help="The newer one.")],
+    limit: Annotated[int, Option("--limit", min=0, help="How many cases of each kind are listed.")] = 20,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Take both as they are; the default verifies them first.")
+        bool, Option("--unverified", help="Take both as they are; the default verifies them first.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from typer import Argument, Option
 
 from medlive.cli.database import with_session
 from medlive.cli.options import CaseFilter, JsonOption, grouped
@@ -33,7 +34,7 @@ _TRUST = {
     "broken": "Its signature could not be looked at.",
 }
 
-PathArgument = Annotated[str, typer.Argument(help="A snapshot's folder, or the version of one frozen here.")]
+PathArgument = Annotated[str, Argument(help="A snapshot's folder, or the version of one frozen here.")]
 
 
 @app.command("list")
@@ -102,8 +103,7 @@ def verify(
     path: PathArgument,
     public_key: Annotated[
         Path | None,
-        typer.Option(
-            "--public-key",
+        Option(
             metavar="FILE",
             help="The key that must have signed it. Without one, a signature is checked with the key that the "
             "snapshot itself names, which proves that nothing has changed, not where it came from.",
@@ -111,9 +111,7 @@ def verify(
     ] = None,
     parent: Annotated[
         Path | None,
-        typer.Option(
-            "--parent", metavar="PATH", help="The parent's folder; default: the one beside it, if it is there."
-        ),
+        Option(metavar="PATH", help="The parent's folder; default: the one beside it, if it is there."),
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -140,13 +138,10 @@ def verify(
 @app.command()
 def keygen(
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Where to; default: keys, in medlive's home.")
+        Path | None, Option(metavar="FOLDER", help="Where to; default: keys, in medlive's home.")
     ] = None,
     password_env: Annotated[
-        str | None,
-        typer.Option(
-            "--password-env", metavar="NAME", help="The variable that holds a password to encrypt the key with."
-        ),
+        str | None, Option(metavar="NAME", help="The variable that holds a password to encrypt the key with.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -188,19 +183,18 @@ def keygen(
 @app.command()
 @grouped
 def export(
-    snapshot: Annotated[str, typer.Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
+    snapshot: Annotated[str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
+    out: Annotated[Path, Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
     form: Annotated[
-        ExportFormat | None, typer.Option("--format", help="Default: by the file's name (.json: livemedbench).")
+        ExportFormat | None, Option("--format", help="Default: by the file's name (.json: livemedbench).")
     ] = None,
     *,
     part: CaseFilter,
     public_key: Annotated[
-        str | None,
-        typer.Option("--public-key", metavar="KEY", help="minisign's key, or its file, that signed it."),
+        str | None, Option(metavar="KEY", help="minisign's key, or its file, that signed it.")
     ] = None,
     unverified: Annotated[
-        bool, typer.Option("--unverified", help="Take it as it is; the default verifies it first.")
+        bool, Option("--unverified", help="Take it as it is; the default verifies it first.")
     ] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -236,12 +230,10 @@ app.command()(release.publish)
 
 @app.command()
 def fetch(
-    version: Annotated[str, typer.Argument(metavar="VERSION|latest", help="Such as 2026.W47.")],
-    source: Annotated[str, typer.Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
-    out: Annotated[Path, typer.Option("--out", metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
-    public_key: Annotated[
-        Path | None, typer.Option("--public-key", help="Refuse what this minisign key has not signed.")
-    ] = None,
+    version: Annotated[str, Argument(metavar="VERSION|latest", help="Such as 2026.W47.")],
+    source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
+    out: Annotated[Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
+    public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""

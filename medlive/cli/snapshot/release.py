@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
+from typer import Argument, Option
 
 from medlive import __version__
 from medlive.cli.database import with_database
@@ -25,19 +25,16 @@ _MOST_REASONS = 50
 
 
 def freeze(
-    week: Annotated[
-        str | None, typer.Option("--week", metavar="YYYY.WNN", help="The ISO week; default: the present one.")
-    ] = None,
+    week: Annotated[str | None, Option(metavar="YYYY.WNN", help="The ISO week; default: the present one.")] = None,
     hold_out: Annotated[
         float | None,
-        typer.Option(metavar="SHARE", help="Hold this share of new cases out: salted digests now, cases later."),
+        Option(metavar="SHARE", help="Hold this share of new cases out: salted digests now, cases later."),
     ] = None,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Drop what an unfinished freeze of the week fixed, and fix it anew.")
+        bool, Option("--anew", help="Drop what an unfinished freeze of the week fixed, and fix it anew.")
     ] = False,
     key_file: Annotated[
-        Path | None,
-        typer.Option("--key", metavar="FILE", help="Sign with this key; default: MEDLIVE_SIGNING_KEY…."),
+        Path | None, Option("--key", metavar="FILE", help="Sign with this key; default: MEDLIVE_SIGNING_KEY….")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -89,9 +86,9 @@ def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
 
 
 def rebuild(
-    version: Annotated[str, typer.Argument(metavar="VERSION", help="The version of a snapshot frozen here.")],
+    version: Annotated[str, Argument(metavar="VERSION", help="The version of a snapshot frozen here.")],
     out: Annotated[
-        Path | None, typer.Option("--out", metavar="FOLDER", help="Keep the folder that is built there.")
+        Path | None, Option("--out", metavar="FOLDER", help="Keep the folder that is built there.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -135,26 +132,23 @@ def rebuild(
 
 def publish(
     snapshot: Annotated[
-        str | None, typer.Argument(metavar="VERSION_OR_PATH", help="Default: the newest that is frozen here.")
+        str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest that is frozen here.")
     ] = None,
     to: Annotated[
         Literal["folder", "s3", "huggingface"] | None,
-        typer.Option("--to", help="What kind of place. Default: config, else a folder."),
+        Option("--to", help="What kind of place. Default: config, else a folder."),
     ] = None,
     at: Annotated[
-        str | None,
-        typer.Option("--at", metavar="WHERE", help="A folder, s3://bucket/prefix or org/name. Default: config."),
+        str | None, Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name. Default: config.")
     ] = None,
     endpoint_url: Annotated[
-        str | None, typer.Option("--endpoint-url", help="The store's or hub's address, where it is not the usual.")
+        str | None, Option(help="The store's or hub's address, where it is not the usual.")
     ] = None,
     base_url: Annotated[
-        str | None, typer.Option("--base-url", help="Where readers find the place. Default: links are relative.")
+        str | None, Option(help="Where readers find the place. Default: links are relative.")
     ] = None,
-    public_key: Annotated[
-        Path | None, typer.Option("--public-key", help="Refuse what this minisign key has not signed.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Verify and compare; send nothing.")] = False,
+    public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare; send nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Publish a verified snapshot; its files never change there, and a run that was cut off is resumed."""
@@ -188,20 +182,18 @@ def _print_published(done: "Published") -> None:
 
 
 def withdraw(
-    case_id: Annotated[str, typer.Argument(help="The case's id.")],
-    kind: Annotated[str, typer.Option("--kind", help="erratum, takedown or privacy.")],
-    reason: Annotated[str, typer.Option("--reason", help="Why, in up to 500 characters; it is published.")],
+    case_id: Annotated[str, Argument(help="The case's id.")],
+    kind: Annotated[str, Option("--kind", help="erratum, takedown or privacy.")],
+    reason: Annotated[str, Option(help="Why, in up to 500 characters; it is published.")],
     criterion: Annotated[
-        str | None, typer.Option("--criterion", metavar="ID", help="Only this criterion: <case id>-c3, or c3.")
+        str | None, Option(metavar="ID", help="Only this criterion: <case id>-c3, or c3.")
     ] = None,
     revision: Annotated[
-        int | None, typer.Option("--revision", min=1, help="The case's revision that the criterion's id is of.")
+        int | None, Option(min=1, help="The case's revision that the criterion's id is of.")
     ] = None,
-    by: Annotated[str | None, typer.Option("--by", metavar="NAME", help="Who withdraws; not published.")] = None,
-    signing_key: Annotated[
-        Path | None, typer.Option("--signing-key", metavar="FILE", help="Sign errata.json with this key.")
-    ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would happen; change nothing.")] = False,
+    by: Annotated[str | None, Option(metavar="NAME", help="Who withdraws; not published.")] = None,
+    signing_key: Annotated[Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would happen; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Withdraw a case, or a criterion of one, with a public reason.
