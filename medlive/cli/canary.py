@@ -18,13 +18,11 @@ app = typer.Typer(no_args_is_help=True)
 @app.command()
 def check(
     snapshot: Annotated[str, Argument(help="A snapshot's folder, or the version of one frozen here.")],
-    model: Annotated[str, Option("--model", metavar="ID", help="The model's id at the endpoint.")],
+    model: Annotated[str, Option(metavar="ID", help="The model's id at the endpoint.")],
     base_url: Annotated[str, Option(metavar="URL", help="The endpoint, ending in /v1.")],
     api_key_env: KeyOption = None,
     samples: Annotated[int, Option(min=1, max=100, help="How often each probe is asked.")] = 1,
-    lineage: Annotated[
-        bool, Option("--all", help="Look for the canaries of the snapshot's ancestors too.")
-    ] = False,
+    lineage: Annotated[bool, Option("--all", help="Look for its ancestors' canaries too.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Ask a model for a snapshot's canary GUID; exit status 1 when digits come back that it was not given.

@@ -12,18 +12,9 @@ from medlive.errors import CheckFailed, EndpointUnavailable
 
 def command(
     limit: Annotated[int | None, Option(min=1, help="Judge at most so many new threads.")] = None,
-    retry_failed: Annotated[
-        bool, Option("--retry-failed", help="Retry what failed however often it failed before.")
-    ] = False,
-    again: Annotated[
-        bool,
-        Option(
-            "--again", help="Decide anew, under the present engines and evidence, what was decided under others."
-        ),
-    ] = False,
-    exhaustive: Annotated[
-        bool, Option("--exhaustive", help="Compute all of S_cc, S_inf and S_align even when one fails.")
-    ] = False,
+    retry_failed: Annotated[bool, Option("--retry-failed", help="Retry what failed, however often.")] = False,
+    again: Annotated[bool, Option("--again", help="Decide anew what other engines or evidence decided.")] = False,
+    exhaustive: Annotated[bool, Option("--exhaustive", help="Compute all scores even when one fails.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Filter and curate the threads that wait, and retry what failed.

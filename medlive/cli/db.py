@@ -37,9 +37,7 @@ def stop() -> None:
 
 @app.command()
 def url(
-    password: Annotated[
-        bool, Option("--show-password", help="Print the URL with its password, for another program.")
-    ] = False,
+    password: Annotated[bool, Option("--show-password", help="Print the password, for another program.")] = False,
 ) -> None:
     """Print the database's URL; starts the embedded PostgreSQL when it is not running."""
     from medlive.service.database import database_url

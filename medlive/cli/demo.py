@@ -19,16 +19,12 @@ if TYPE_CHECKING:
 
 
 def command(
-    live: Annotated[
-        bool, Option("--live", help="Curate with your own endpoint instead of the recorded replies.")
-    ] = False,
+    live: Annotated[bool, Option("--live", help="Curate with your own endpoint, not a recording.")] = False,
     base_url: Annotated[str | None, Option(help="The endpoint of --live, up to /v1.")] = None,
     model: Annotated[str | None, Option(help="The model of --live.")] = None,
     api_key_env: Annotated[str | None, Option(help="The variable that holds the endpoint's key.")] = None,
     json_mode: Annotated[JsonMode, Option(help="How the endpoint is asked for JSON.")] = JsonMode.SCHEMA,
-    record: Annotated[
-        Path | None, Option("--record", metavar="FILE", help="Record the endpoint's replies in this file.")
-    ] = None,
+    record: Annotated[Path | None, Option(metavar="FILE", help="Record the endpoint's replies here.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Run the whole loop once on sample communities that this machine serves: harvest, filter, curate, freeze,

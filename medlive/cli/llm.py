@@ -15,9 +15,7 @@ app = typer.Typer(no_args_is_help=True)
 def serve(
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8088,
-    latency_ms: Annotated[
-        float, Option("--latency-ms", min=0, help="Wait this long before each answer, for benchmarks.")
-    ] = 0.0,
+    latency_ms: Annotated[float, Option(min=0, help="Delay of each answer, for benchmarks.")] = 0.0,
 ) -> None:
     """Serve the rules engine and the sample models at /v1/chat/completions until stopped."""
     from medlive.service.wiring import serve_rules

@@ -84,16 +84,14 @@ def _root(
     version: Annotated[
         bool, Option("--version", callback=_version, is_eager=True, help="Print the version.")
     ] = False,
-    verbose: Annotated[
-        bool, Option("--verbose", "-v", help="Log details, and what libraries log from INFO on.")
-    ] = False,
+    verbose: Annotated[bool, Option("--verbose", "-v", help="Log details and libraries' INFO lines.")] = False,
     quiet: Annotated[bool, Option("--quiet", "-q", help="Log only warnings and errors.")] = False,
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"] | None,
-        Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level logged, by medlive and by libraries."),
+        Option(envvar="MEDLIVE_LOG_LEVEL", help="The lowest level that is logged."),
     ] = None,
     log_format: Annotated[
-        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT", help="How stderr is written.")
+        Literal["text", "json"], Option(envvar="MEDLIVE_LOG_FORMAT", help="Of stderr.")
     ] = "text",
 ) -> None:
     """medlive: a weekly, checksummed benchmark of real clinical questions."""

@@ -26,9 +26,7 @@ class CaseFilter:
     theme: Annotated[_Several, Option(help="Only cases of this theme; repeatable.")] = None
     specialty: Annotated[_Several, Option(help="Only cases of this specialty; repeatable.")] = None
     first_release: Annotated[_Several, Option(help="Only cases that are new in this version; repeatable.")] = None
-    first_release_after: Annotated[
-        str | None, Option(metavar="VERSION", help="Only cases newer than this version.")
-    ] = None
+    first_release_after: Annotated[str | None, Option(metavar="VERSION", help="Only newer cases.")] = None
     posted_from: Annotated[str | None, Option(metavar="DATE", help="Only cases of this day or later.")] = None
     posted_before: Annotated[str | None, Option(metavar="DATE", help="Only cases from before this day.")] = None
 

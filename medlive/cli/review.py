@@ -110,10 +110,8 @@ def drop_element(
 @app.command()
 def dispute(
     case_id: CaseArgument,
-    reason: Annotated[str, Option("--reason", help="What is wrong; it stays in the database.")],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="About this criterion: <case id>-c3, or c3.")
-    ] = None,
+    reason: Annotated[str, Option(help="What is wrong; it stays in the database.")],
+    criterion: Annotated[str | None, Option(metavar="ID", help="About this criterion: CASE-c3, or c3.")] = None,
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -130,7 +128,7 @@ def dispute(
 @app.command()
 def resolve(
     number: Annotated[int, Argument(min=1, max=2**31 - 1, help="The dispute's number.")],
-    resolution: Annotated[str, Option("--resolution", help="What came of it.")],
+    resolution: Annotated[str, Option(help="What came of it.")],
     by: ByOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -18,9 +18,7 @@ COUNTS_WIDTH = 60
 
 def scheduler(
     once: Annotated[bool, Option("--once", help="Do what is due now, and exit.")] = False,
-    dry_run: Annotated[
-        bool, Option("--dry-run", help="Say what is due now and when each step is due next, and do nothing.")
-    ] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say what is due now and next; do nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.

@@ -97,7 +97,7 @@ def _print_failed(what: str, records: list[dict[str, Any]], names: str) -> None:
 def takedown(
     source: Annotated[str, Argument(help="The community.")],
     thread_id: Annotated[str, Argument(help="The thread's id there.")],
-    reason: Annotated[str, Option("--reason", help="Why, for the record that stays.")],
+    reason: Annotated[str, Option(help="Why, for the record that stays.")],
     dry_run: Annotated[bool, Option("--dry-run", help="Count what would go; erase nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:

@@ -31,9 +31,7 @@ if TYPE_CHECKING:
     from medlive.llm.batches import BatchApi, BatchState
     from medlive.llm.wire import JsonMode
 
-AnswersOption = Annotated[
-    bool, Option("--answers", help="The model's answers, as `eval run` asks for them, and no verdicts.")
-]
+AnswersOption = Annotated[bool, Option("--answers", help="The model's answers instead of verdicts.")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,9 +56,7 @@ def write(
     by: Grader,
     answers: AnswersOption = False,
     mode: ModeOption = "criterion",
-    shape: Annotated[
-        str | None, Option(help="How JSON is asked for: schema, object or none [the role's, or schema].")
-    ] = None,
+    shape: Annotated[str | None, Option(help="JSON's form: schema, object or none [role's, or schema].")] = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",
     cache: Cache,
@@ -103,9 +99,7 @@ def next_(
     *,
     file: BatchFile,
     shape: Annotated[str | None, Option(help="How JSON is asked for: schema, object or none [as before].")] = None,
-    leave_waiting: Annotated[
-        bool, Option("--leave-waiting", help="Leave out what has no result yet: its batch is under way.")
-    ] = False,
+    leave_waiting: Annotated[bool, Option("--leave-waiting", help="Leave out calls without a result.")] = False,
     allow_unpinned: UnpinnedOption = False,
     cache: Cache,
     as_json: JsonOption = False,
@@ -132,10 +126,8 @@ def next_(
 @app.command()
 def submit(
     run_dir: RunArgument,
-    files: Annotated[list[Path], Argument(help="Files of calls, as `batch write` made them.", exists=True)],
-    base_url: Annotated[
-        str | None, Option("--base-url", help="The endpoint [the grader's role; the run's for --answers].")
-    ] = None,
+    files: Annotated[list[Path], Argument(help="Files that `batch write` made.", exists=True)],
+    base_url: Annotated[str | None, Option(help="The endpoint [the grader's; the run's for --answers].")] = None,
     api_key_env: KeyOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -171,10 +163,7 @@ def status(run_dir: RunArgument, as_json: JsonOption = False) -> None:
 @grouped
 def read(
     run_dir: RunArgument,
-    results: Annotated[
-        list[Path] | None,
-        Argument(help="Result and error files [those of the submitted batches, fetched].", exists=True),
-    ] = None,
+    results: Annotated[list[Path] | None, Argument(help="Result and error files [fetched].", exists=True)] = None,
     answers: AnswersOption = False,
     allow_unpinned: UnpinnedOption = False,
     *,

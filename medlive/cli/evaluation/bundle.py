@@ -33,30 +33,21 @@ PublicKeyFiles = Annotated[
     Option(
         "--public-key",
         metavar="FILE",
-        help="A key that must have signed it, or one of several; without any, the key that it names, which proves "
-        "no origin.",
+        help="A key that must have signed it; repeatable [the key it names: proves no origin].",
     ),
 ]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""
-SnapshotOption = Annotated[
-    str | None,
-    Option(
-        "--snapshot", metavar="PATH", help="The snapshot, by folder or version, or file of cases [as it names]."
-    ),
-]
+SnapshotOption = Annotated[str | None, Option("--snapshot", metavar="PATH", help="The snapshot or cases.")]
 
 
 @grouped
 def bundle(
     run_dir: RunArgument,
     out: Annotated[Path, Option(metavar="PATH", help="A file that ends in .zip, or a folder.")],
-    signing_key: Annotated[
-        Path | None, Option(metavar="FILE", help="minisign's secret key [as MEDLIVE_SIGNING_KEY_FILE says].")
-    ] = None,
+    signing_key: Annotated[Path | None, Option(metavar="FILE", help="The key [MEDLIVE_SIGNING_KEY…].")] = None,
     with_answers: Annotated[
-        bool,
-        Option("--with-answers/--without-answers", help="Answers and verdicts, so that others can score again."),
+        bool, Option("--with-answers/--without-answers", help="Include answers and verdicts.")
     ] = True,
     judge: JudgeOption = None,
     *,
@@ -114,10 +105,7 @@ def verify_bundle(
     public_key: PublicKeyFiles = None,
     snapshot: SnapshotOption = None,
     errata_file: ErrataFileOption = None,
-    to_run: Annotated[
-        Path | None,
-        Option("--to-run", metavar="PATH", help="Write it as a run folder there, once it verifies wholly."),
-    ] = None,
+    to_run: Annotated[Path | None, Option(metavar="PATH", help="Write it there as a run, once verified.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a bundle and score it again, writing nothing unless --to-run says where.
@@ -158,12 +146,7 @@ def leaderboard(
     public_key: PublicKeyFiles = None,
     *,
     errata: Errata,
-    most_unscored: Annotated[
-        float,
-        Option(
-            "--most-unscored", min=0, max=1, help="The share of its cases that a bundle may leave without a score."
-        ),
-    ] = 0.05,
+    most_unscored: Annotated[float, Option(min=0, max=1, help="Share of cases that may lack a score.")] = 0.05,
     metric: MetricOption = "paper",
     draws: DrawsOption = 1000,
     seed: SeedOption = 0,

@@ -17,24 +17,16 @@ from medlive.errors import UsageError
 class People:
     """What people said of the run."""
 
-    human: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="People's ratings, CSV or JSON; any number of files.")
-    ] = None
-    adjudicator: Annotated[
-        str | None, Option(metavar="NAME", help="The rater who decided what others disagreed on.")
-    ] = None
+    human: Annotated[list[Path] | None, Option(metavar="FILE", help="People's ratings; repeatable.")] = None
+    adjudicator: Annotated[str | None, Option(metavar="NAME", help="The rater who settled disagreements.")] = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Others:
     """What else the grading is compared with."""
 
-    baseline: Annotated[
-        list[Path] | None, Option(help="Scores by case: a file, or a run that judge-direct judged.")
-    ] = None
-    against: Annotated[list[Path] | None, Option(help="The same answers in another run, graded by another.")] = (
-        None
-    )
+    baseline: Annotated[list[Path] | None, Option(help="Scores by case: a file, or a run of judge-direct.")] = None
+    against: Annotated[list[Path] | None, Option(help="The same answers in a run that another graded.")] = None
     judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
@@ -65,9 +57,7 @@ def meta(
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
     sheets: Sheets,
-    quality: Annotated[
-        list[Path] | None, Option(metavar="FILE", help="Filled sheets about the cases; any number of files.")
-    ] = None,
+    quality: Annotated[list[Path] | None, Option(metavar="FILE", help="Filled sheets on the cases.")] = None,
     as_json: JsonOption = False,
     out: Annotated[Path | None, Option(help="A folder to write meta.json into.")] = None,
     replace: ReplaceOption = False,

@@ -32,35 +32,19 @@ def _runs(paths: list[Path]) -> list[Path]:
     return [_run(path) for path in paths]
 
 
-UnpinnedOption = Annotated[
-    bool, Option("--allow-unpinned", help="Accept replies that name another model than the one asked.")
-]
+UnpinnedOption = Annotated[bool, Option("--allow-unpinned", help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
 RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=_runs)]
-KeyOption = Annotated[
-    str | None, Option("--api-key-env", metavar="NAME", help="The variable that holds the key [OPENAI_API_KEY].")
-]
+KeyOption = Annotated[str | None, Option("--api-key-env", metavar="NAME", help="The variable [OPENAI_API_KEY].")]
 ParametersOption = Annotated[
-    str,
-    Option(
-        "--parameters", metavar="JSON", help="Sent with each call, e.g. '{\"temperature\": 0}'; null sends none."
-    ),
+    str, Option("--parameters", metavar="JSON", help="Sent with each call, as '{\"temperature\": 0}'; null: none.")
 ]
-MetricOption = Annotated[
-    str, Option("--metric", help="paper (Equation 1) or published (LiveMedBench's metric_calc.py).")
-]
+MetricOption = Annotated[str, Option("--metric", help="Equation 1 of the paper, or LiveMedBench's own script.")]
 ModeOption = Annotated[str, Option("--mode", help="criterion: a call each; rubric: a call per case.")]
-JudgeOption = Annotated[
-    str | None,
-    Option(
-        "--judge", metavar="DIGEST", help="This grader's verdicts, by digest or model [of the one with the most]."
-    ),
-]
+JudgeOption = Annotated[str | None, Option("--judge", metavar="DIGEST", help="The grader, by digest or model.")]
 DrawsOption = Annotated[int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]
-ErrataFileOption = Annotated[
-    Path | None, Option("--errata-file", metavar="FILE", help="These errata [those beside the snapshot].")
-]
+ErrataFileOption = Annotated[Path | None, Option("--errata-file", metavar="FILE", help="Errata [the snapshot's].")]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +52,7 @@ class Calls:
     """How a model is called, and how often."""
 
     concurrency: Annotated[int, Option(min=1, max=1024, help="Calls at once.")] = 16
-    timeout: Annotated[
-        float | None, Option(min=1, metavar="SECONDS", help="The longest that an attempt may take [120].")
-    ] = None
+    timeout: Annotated[float | None, Option(min=1, metavar="SECONDS", help="Limit of an attempt [120].")] = None
     api_key_env: KeyOption = None
     parameters: ParametersOption = "{}"
     max_usd: Annotated[float | None, Option(min=0, help="Stop when this is spent.")] = None
@@ -108,9 +90,7 @@ class Grader:
 class Cache:
     """Where runs share verdicts."""
 
-    cache: Annotated[
-        Path | None, Option(help="Where runs share verdicts [MEDLIVE_HOME/cache/grades].", file_okay=False)
-    ] = None
+    cache: Annotated[Path | None, Option(help="Where verdicts are shared [MEDLIVE_HOME].", file_okay=False)] = None
     no_cache: Annotated[bool, Option("--no-cache", help="Share no verdicts with other runs.")] = False
 
     def open(self, settings: "Settings", engine: "Engine | None" = None) -> "GradeCache | None":
@@ -128,13 +108,8 @@ class Scoring:
     """How runs are scored."""
 
     metric: MetricOption = "paper"
-    basis: Annotated[
-        str,
-        Option("--cases", help="own: each model on its run's cases; common: all on the cases all are scored on."),
-    ] = "own"
-    models: Annotated[
-        Path | None, Option(metavar="FILE", help="The models' cutoffs [models.toml of the settings].")
-    ] = None
+    basis: Annotated[str, Option("--cases", help="Each model's own cases, or those common to all.")] = "own"
+    models: Annotated[Path | None, Option(metavar="FILE", help="The models' cutoffs [config/models.toml].")] = None
     judge: JudgeOption = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
@@ -144,9 +119,7 @@ class Scoring:
 class Errata:
     """What is done about what was withdrawn since a snapshot was frozen."""
 
-    errata: Annotated[str, Option(help="Of what was withdrawn since: warn, apply (leave it out) or ignore.")] = (
-        "warn"
-    )
+    errata: Annotated[str, Option(help="What to do about withdrawn cases; apply: leave them out.")] = "warn"
     errata_file: ErrataFileOption = None
 
 
@@ -154,9 +127,7 @@ class Errata:
 class SignedErrata(Errata):
     """The same, and who must have signed it."""
 
-    public_key: Annotated[
-        str | None, Option(metavar="KEY", help="minisign's key, or its file, that must have signed them.")
-    ] = None
+    public_key: Annotated[str | None, Option(metavar="KEY", help="The key, or its file, that signed them.")] = None
 
 
 def read_parameters(text: str) -> dict[str, Any]:

@@ -34,12 +34,8 @@ if TYPE_CHECKING:
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
 
-UnverifiedOption = Annotated[
-    bool, Option("--unverified", help="Take a snapshot that does not verify; run.json says so.")
-]
-ArmOption = Annotated[
-    str | None, Option("--arm", help="What sets this run apart, e.g. raw [closed, or open-book].")
-]
+UnverifiedOption = Annotated[bool, Option("--unverified", help="Take an unverified snapshot; run.json says so.")]
+ArmOption = Annotated[str | None, Option("--arm", help="What sets this run apart [closed, or open-book].")]
 _MOST_NOTES = 40
 
 
@@ -50,15 +46,11 @@ class Asking:
     model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
     base_url: Annotated[str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")] = None
     template: Annotated[str, Option(help="livemedbench-v1, open, or open-book.")] = "livemedbench-v1"
-    evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The index of an open book [default].")] = (
-        None
-    )
+    evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")] = None
     top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
     undated: Annotated[bool, Option("--undated", help="Let in snippets without a date.")] = False
     arm: ArmOption = None
-    raw: Annotated[
-        bool, Option("--raw", help="Ask in the threads' own words; needs the database that holds them.")
-    ] = False
+    raw: Annotated[bool, Option("--raw", help="Ask in the threads' own words; needs their database.")] = False
 
     def candidate(self, settings: "Settings", calls: Calls) -> "RoleSettings":
         """The model that is asked, with its endpoint and parameters."""
@@ -99,9 +91,7 @@ def run(
     limit: Annotated[int | None, Option(min=1, help="At most so many cases, always the same ones.")] = None,
     unverified: UnverifiedOption = False,
     calls: Calls,
-    batch: Annotated[
-        Path | None, Option(metavar="FILE", help="Send nothing: write the calls for a batch API.")
-    ] = None,
+    batch: Annotated[Path | None, Option(metavar="FILE", help="Write the calls as a batch; send nothing.")] = None,
     replace_: ReplaceOption = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -270,13 +260,9 @@ def import_(
     model: Annotated[str, Option(help="The name of the model that answered.")],
     out: Annotated[Path, Option(help="The run folder to make.")],
     grades: Annotated[Path | None, Option(help="LiveMedBench's evaluation_results file.")] = None,
-    template: Annotated[
-        str | None, Option(help="What they were asked with, where eval run is to ask for the rest.")
-    ] = None,
+    template: Annotated[str | None, Option(help="What they were asked with, for eval run to go on.")] = None,
     parameters: ParametersOption = "{}",
-    grader: Annotated[
-        str | None, Option(help="Who made the grades, where eval grade is to grade the rest.")
-    ] = None,
+    grader: Annotated[str | None, Option(help="Who made the grades, for eval grade to go on.")] = None,
     mode: ModeOption = "criterion",
     arm: ArmOption = None,
     response_field: Annotated[str, Option(help="The field that holds the answer.")] = "model_response",
@@ -310,12 +296,8 @@ def import_(
 def export(
     run_dir: RunArgument,
     out: Annotated[Path, Option(help="The folder to write.")],
-    judge: Annotated[
-        str | None, Option(metavar="DIGEST", help="Export this grader's verdicts [of the one with the most].")
-    ] = None,
-    replace_: Annotated[
-        bool, Option("--replace", help="Write over files of those names that hold something else.")
-    ] = False,
+    judge: Annotated[str | None, Option(metavar="DIGEST", help="The grader, by digest or model.")] = None,
+    replace_: Annotated[bool, Option("--replace", help="Overwrite files with other contents.")] = False,
 ) -> None:
     """Write a run as LiveMedBench's responses and evaluation_results files."""
     from medlive.evaluation.grading.imports import export_run, left_out

@@ -64,18 +64,14 @@ def registry_of(models: Path | None) -> Any:
 def score(
     runs: RunsArgument,
     format_: Annotated[
-        str | None,
-        Option(
-            "--format",
-            help="table, tsv (as LiveMedBench prints it), json, csv or parquet [as --out ends, or table].",
-        ),
+        str | None, Option("--format", help="table, tsv, json, csv or parquet [as --out ends, or table].")
     ] = None,
     slice_: Annotated[
         str | None,
         Option(
             "--slice",
             metavar="KIND",
-            help="By month, theme, specialty, language, source, first-release, axis, cutoff or errors-by-axis.",
+            help="By month, theme, specialty, language, source, first-release, axis, cutoff, errors-by-axis.",
         ),
     ] = None,
     *,
@@ -234,9 +230,7 @@ def report(
     *,
     how: Scoring,
     meta: Annotated[list[Path] | None, Option(metavar="FILE", help="A meta.json of medlive eval meta.")] = None,
-    case_pages: Annotated[
-        bool, Option("--case-pages/--no-case-pages", help="A page for each case, with answers and verdicts.")
-    ] = True,
+    case_pages: Annotated[bool, Option("--case-pages/--no-case-pages", help="A page for each case.")] = True,
     png: Annotated[bool, Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")] = False,
     errata: SignedErrata,
 ) -> None:

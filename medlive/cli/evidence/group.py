@@ -28,7 +28,7 @@ app.command("bench")(evidence_bench.bench)
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 RetrieverOption = Annotated[
     Literal["bm25", "dense", "hybrid"] | None,
-    Option("--retriever", help="Default: as configured, else the index's own; bm25 needs no encoder."),
+    Option("--retriever", help="How to search [as configured, or the index's own]."),
 ]
 
 
@@ -38,18 +38,11 @@ class Vectors:
 
     encoder: Annotated[
         str | None,
-        Option(
-            help='"medcpt", a folder with models, or "none". Default: the '
-            "index's own, else MedCPT where its models are at hand, else none."
-        ),
+        Option(help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'),
     ] = None
     kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
-    shard_size: Annotated[
-        int | None, Option(min=1, help="Passages embedded to a shard: what a kill may cost.")
-    ] = None
-    prune: Annotated[
-        bool, Option("--prune", help="Afterwards remove the vectors of encoders other than the index's.")
-    ] = False
+    shard_size: Annotated[int | None, Option(min=1, help="Passages in a shard: what a kill costs.")] = None
+    prune: Annotated[bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")] = False
     models: ModelsOption = None
 
 
@@ -58,10 +51,8 @@ class Vectors:
 def build(
     corpora: Annotated[list[Path], Argument(help="Archives, files or folders; docs/evidence.md lists the kinds.")],
     index: IndexOption = None,
-    corpus_kind: Annotated[
-        str | None, Option("--corpus-kind", help="The corpora's kind, where it is not to be recognised.")
-    ] = None,
-    name: Annotated[str | None, Option(help="The corpus's name, where another one has it by default.")] = None,
+    corpus_kind: Annotated[str | None, Option(help="The corpora's kind [recognised].")] = None,
+    name: Annotated[str | None, Option(help="The corpus's name [its own].")] = None,
     *,
     vectors: Vectors,
     fresh: Annotated[bool, Option("--fresh", help="Forget corpora that the index already holds.")] = False,
@@ -143,21 +134,14 @@ def list_(as_json: JsonOption = False) -> None:
 
 @app.command()
 def search(
-    phrases: Annotated[
-        list[str], Argument(metavar="PHRASE...", help="What to look for; several phrases are fused by rank.")
-    ],
+    phrases: Annotated[list[str], Argument(metavar="PHRASE...", help="What to look for; several are fused.")],
     k: Annotated[int, Option("-k", min=1, max=100, help="How many passages.")] = 5,
     index: IndexOption = None,
     corpus: Annotated[list[str] | None, Option(help="Only passages of this corpus; may be repeated.")] = None,
-    not_after: Annotated[
-        datetime | None, Option("--not-after", formats=["%Y-%m-%d"], help="Nothing published after this day.")
-    ] = None,
+    not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")] = None,
     retriever: RetrieverOption = None,
     encoder: Annotated[str | None, Option(help="Default: the one that the index names.")] = None,
-    rerank: Annotated[
-        str | None,
-        Option(help='A cross-encoder for the best of them: "medcpt" or its folder. Default: as configured.'),
-    ] = None,
+    rerank: Annotated[str | None, Option(help='A cross-encoder, "medcpt" or its folder [as configured].')] = None,
     models: ModelsOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -213,13 +197,8 @@ def verify(index: IndexOption = None) -> None:
 @app.command()
 def models(
     models: ModelsOption = None,
-    download: Annotated[
-        bool,
-        Option("--download", help="Fetch MedCPT's three models (1.3 GB) at their pinned revisions from the hub."),
-    ] = False,
-    require: Annotated[
-        bool, Option("--require", help="Fail, with exit status 3, unless MedCPT can encode here.")
-    ] = False,
+    download: Annotated[bool, Option("--download", help="Fetch MedCPT's three models (1.3 GB).")] = False,
+    require: Annotated[bool, Option("--require", help="Exit with status 3 unless MedCPT can be used.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""

@@ -12,9 +12,7 @@ if TYPE_CHECKING:
     from medlive.evidence.encoders.folders import EncoderSettings
 
 IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
-ModelsOption = Annotated[
-    Path | None, Option("--models", help="A folder with one folder per model; default: as configured.")
-]
+ModelsOption = Annotated[Path | None, Option("--models", help="A folder of models [as configured].")]
 
 
 def index_folder(given: Path | None) -> Path:

@@ -29,9 +29,7 @@ def harvest(
     sources: Annotated[list[str] | None, Argument(help="Sources to harvest; default: all.")] = None,
     since: Annotated[str | None, Option(metavar="DATE", help="Only threads opened on or after this day.")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask for at most so many threads a source.")] = None,
-    again: Annotated[
-        bool, Option("--again", help="Harvest once more although this week's harvest is done.")
-    ] = False,
+    again: Annotated[bool, Option("--again", help="Harvest again although this week's is done.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -164,9 +162,7 @@ def _as_json(d: Any) -> dict[str, Any]:
 
 def import_(
     files: Annotated[list[Path], Argument(help="Thread files, one JSON object a line.")],
-    assume_posted_at: Annotated[
-        str | None, Option("--assume-posted-at", metavar="DATE", help="The date of threads that carry none.")
-    ] = None,
+    assume_posted_at: Annotated[str | None, Option(metavar="DATE", help="For threads without a date.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Import threads from JSON Lines files; a bad line is reported and the others are imported.

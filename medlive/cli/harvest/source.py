@@ -43,7 +43,7 @@ def list_(as_json: JsonOption = False) -> None:
 @app.command()
 def check(
     source: Annotated[str | None, Argument(help="The community; default: all that were harvested.")] = None,
-    url: Annotated[str | None, Option("--url", help="Check this page instead: a thread's address.")] = None,
+    url: Annotated[str | None, Option(help="Check this page instead: a thread's address.")] = None,
     file: Annotated[Path | None, Option(help="With --url: read this saved page instead of fetching it.")] = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -110,9 +110,7 @@ def _day(moment: datetime | None) -> str:
 @app.command()
 def lift(
     source: Annotated[str, Argument(help="The quarantined community.")],
-    accept: Annotated[
-        bool, Option("--accept", help="Its pages changed for good: compare with harvests from now on only.")
-    ] = False,
+    accept: Annotated[bool, Option("--accept", help="Compare only with harvests from now on.")] = False,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.harvest.harvest import lift_source_quarantine
@@ -166,7 +164,7 @@ _ENDS = ("unchanged", "new", "revised", "layout", "fault", "not_a_thread", "inco
 @app.command()
 def reparse(
     sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
-    thread: Annotated[str | None, Option("--thread", help="Only this thread of the one community.")] = None,
+    thread: Annotated[str | None, Option(help="Only this thread of the one community.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would change; change nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -251,7 +249,7 @@ def _as_json(done: Any, *, dry_run: bool) -> dict[str, Any]:
 def warc(
     out: Annotated[Path, Option(help="The folder to write to; created if it is missing.")],
     sources: Annotated[list[str] | None, Argument(help="The communities; default: all.")] = None,
-    week: Annotated[str | None, Option("--week", help="Only this ISO week's harvests, as 2026.W47.")] = None,
+    week: Annotated[str | None, Option(help="Only this ISO week's harvests, as 2026.W47.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Export the raw pages: WARC files, checked page by page, with SHA256SUMS and a CDXJ index.

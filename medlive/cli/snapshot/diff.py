@@ -17,10 +17,8 @@ _CUT = 80
 def diff(
     old: Annotated[str, Argument(metavar="A", help="The older snapshot: its folder or version.")],
     new: Annotated[str, Argument(metavar="B", help="The newer one.")],
-    limit: Annotated[int, Option("--limit", min=0, help="How many cases of each kind are listed.")] = 20,
-    unverified: Annotated[
-        bool, Option("--unverified", help="Take both as they are; the default verifies them first.")
-    ] = False,
+    limit: Annotated[int, Option(min=0, help="How many cases of each kind are listed.")] = 20,
+    unverified: Annotated[bool, Option("--unverified", help="Do not verify them first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""

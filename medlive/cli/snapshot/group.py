@@ -103,16 +103,9 @@ def verify(
     path: PathArgument,
     public_key: Annotated[
         Path | None,
-        Option(
-            metavar="FILE",
-            help="The key that must have signed it. Without one, a signature is checked with the key that the "
-            "snapshot itself names, which proves that nothing has changed, not where it came from.",
-        ),
+        Option(metavar="FILE", help="The key that must have signed it [the key it names: proves no origin]."),
     ] = None,
-    parent: Annotated[
-        Path | None,
-        Option(metavar="PATH", help="The parent's folder; default: the one beside it, if it is there."),
-    ] = None,
+    parent: Annotated[Path | None, Option(metavar="PATH", help="The parent's folder [beside it].")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Verify a snapshot from its files alone; exit status 1 when a step fails."""
@@ -137,12 +130,8 @@ def verify(
 
 @app.command()
 def keygen(
-    out: Annotated[
-        Path | None, Option(metavar="FOLDER", help="Where to; default: keys, in medlive's home.")
-    ] = None,
-    password_env: Annotated[
-        str | None, Option(metavar="NAME", help="The variable that holds a password to encrypt the key with.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Where to [keys, in medlive's home].")] = None,
+    password_env: Annotated[str | None, Option(metavar="NAME", help="The variable with its password.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Make a key pair to sign snapshots with, in minisign's format; an existing one is never overwritten."""
@@ -184,18 +173,12 @@ def keygen(
 @grouped
 def export(
     snapshot: Annotated[str, Argument(metavar="PATH", help="A snapshot's folder, a version, or latest.")],
-    out: Annotated[Path, Option("--out", metavar="FILE", help="The file to write; it must not exist.")],
-    form: Annotated[
-        ExportFormat | None, Option("--format", help="Default: by the file's name (.json: livemedbench).")
-    ] = None,
+    out: Annotated[Path, Option(metavar="FILE", help="The file to write; it must not exist.")],
+    form: Annotated[ExportFormat | None, Option("--format", help="Default: by the suffix.")] = None,
     *,
     part: CaseFilter,
-    public_key: Annotated[
-        str | None, Option(metavar="KEY", help="minisign's key, or its file, that signed it.")
-    ] = None,
-    unverified: Annotated[
-        bool, Option("--unverified", help="Take it as it is; the default verifies it first.")
-    ] = False,
+    public_key: Annotated[str | None, Option(metavar="KEY", help="The key, or its file, that signed it.")] = None,
+    unverified: Annotated[bool, Option("--unverified", help="Do not verify it first.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Write a slice of a snapshot as one file: LiveMedBench's JSON, JSON Lines, CSV for spreadsheets, or parquet.

@@ -26,16 +26,9 @@ _MOST_REASONS = 50
 
 def freeze(
     week: Annotated[str | None, Option(metavar="YYYY.WNN", help="The ISO week; default: the present one.")] = None,
-    hold_out: Annotated[
-        float | None,
-        Option(metavar="SHARE", help="Hold this share of new cases out: salted digests now, cases later."),
-    ] = None,
-    anew: Annotated[
-        bool, Option("--anew", help="Drop what an unfinished freeze of the week fixed, and fix it anew.")
-    ] = False,
-    key_file: Annotated[
-        Path | None, Option("--key", metavar="FILE", help="Sign with this key; default: MEDLIVE_SIGNING_KEY….")
-    ] = None,
+    hold_out: Annotated[float | None, Option(metavar="SHARE", help="Hold out this share of new cases.")] = None,
+    anew: Annotated[bool, Option("--anew", help="Drop an unfinished freeze of the week.")] = False,
+    key_file: Annotated[Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
@@ -87,9 +80,7 @@ def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
 
 def rebuild(
     version: Annotated[str, Argument(metavar="VERSION", help="The version of a snapshot frozen here.")],
-    out: Annotated[
-        Path | None, Option("--out", metavar="FOLDER", help="Keep the folder that is built there.")
-    ] = None,
+    out: Annotated[Path | None, Option(metavar="FOLDER", help="Keep the built folder there.")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Build a frozen snapshot again from its rows and compare it byte by byte; exit status 1 when it differs."""
@@ -131,22 +122,11 @@ def rebuild(
 
 
 def publish(
-    snapshot: Annotated[
-        str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest that is frozen here.")
-    ] = None,
-    to: Annotated[
-        Literal["folder", "s3", "huggingface"] | None,
-        Option("--to", help="What kind of place. Default: config, else a folder."),
-    ] = None,
-    at: Annotated[
-        str | None, Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name. Default: config.")
-    ] = None,
-    endpoint_url: Annotated[
-        str | None, Option(help="The store's or hub's address, where it is not the usual.")
-    ] = None,
-    base_url: Annotated[
-        str | None, Option(help="Where readers find the place. Default: links are relative.")
-    ] = None,
+    snapshot: Annotated[str | None, Argument(metavar="VERSION_OR_PATH", help="Default: the newest.")] = None,
+    to: Annotated[Literal["folder", "s3", "huggingface"] | None, Option(help="Kind of place [folder].")] = None,
+    at: Annotated[str | None, Option(metavar="WHERE", help="A folder, s3://bucket/prefix or org/name.")] = None,
+    endpoint_url: Annotated[str | None, Option(help="The store's or hub's address, if unusual.")] = None,
+    base_url: Annotated[str | None, Option(help="Where readers find it [relative links].")] = None,
     public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Verify and compare; send nothing.")] = False,
     as_json: JsonOption = False,
@@ -183,14 +163,10 @@ def _print_published(done: "Published") -> None:
 
 def withdraw(
     case_id: Annotated[str, Argument(help="The case's id.")],
-    kind: Annotated[str, Option("--kind", help="erratum, takedown or privacy.")],
+    kind: Annotated[str, Option(help="erratum, takedown or privacy.")],
     reason: Annotated[str, Option(help="Why, in up to 500 characters; it is published.")],
-    criterion: Annotated[
-        str | None, Option(metavar="ID", help="Only this criterion: <case id>-c3, or c3.")
-    ] = None,
-    revision: Annotated[
-        int | None, Option(min=1, help="The case's revision that the criterion's id is of.")
-    ] = None,
+    criterion: Annotated[str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")] = None,
+    revision: Annotated[int | None, Option(min=1, help="The revision that has the criterion.")] = None,
     by: Annotated[str | None, Option(metavar="NAME", help="Who withdraws; not published.")] = None,
     signing_key: Annotated[Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Show what would happen; change nothing.")] = False,
