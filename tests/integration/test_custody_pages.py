@@ -25,7 +25,7 @@ from medlive.service.harvest.reparse import ReparseResult, reparse_source
 from medlive.service.harvest.takedown import take_down
 from medlive.service.harvest.warc_export import export_warc
 from medlive.service.paths import archive_path
-from medlive.sources.archive.cdxj import sort_key
+from medlive.sources.archive import sort_key
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import LayoutError, Page

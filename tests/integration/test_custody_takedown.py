@@ -33,7 +33,7 @@ from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.release.freeze import freeze
 from medlive.snapshot.errata import load_errata
-from medlive.sources.archive.warc import pages
+from medlive.sources.archive import pages
 from tests.support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.threads import as_import

@@ -16,7 +16,7 @@ from medlive.db.tables.intake import FrontierState, ImportProblemRow, RunOutcome
 from medlive.db.tables.release import EvaluationRunRow
 from medlive.digest import digest_text
 from medlive.errors import UsageError
-from medlive.sources.archive.warc import Place
+from medlive.sources.archive import Place
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.fetching.page import Fetched
 from medlive.sources.files import ImportProblem, ProblemReason

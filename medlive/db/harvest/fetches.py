@@ -11,7 +11,7 @@ from medlive.clock import now
 from medlive.db.mapping import from_stored, insert_rows, row_of, to_stored
 from medlive.db.tables.intake import FetchRow, FrontierState
 from medlive.digest import digest_bytes
-from medlive.sources.archive.warc import Place
+from medlive.sources.archive import Place
 from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind
 
 _NEXT = text(

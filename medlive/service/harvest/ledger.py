@@ -21,7 +21,7 @@ from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
 from medlive.errors import BadInput, MedliveError, ServiceUnavailable
 from medlive.service.harvest.raw_files import read_stored_page
-from medlive.sources.archive.warc import ArchivedPage, ArchiveWriter, Place
+from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.ledger import (

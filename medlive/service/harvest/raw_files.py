@@ -18,7 +18,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.session import Database, advisory_lock
 from medlive.service.paths import archive_path
-from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, Place, erase, pages, read_page, seal
+from medlive.sources.archive import ArchiveDamaged, ArchivedPage, Place, erase, pages, read_page, seal
 from medlive.sources.source import Page
 
 _SUFFIX = ".warc.gz"

@@ -22,7 +22,7 @@ from medlive.service.database import handle_key
 from medlive.service.harvest.import_files import store_threads
 from medlive.service.harvest.raw_files import read_stored_page
 from medlive.service.paths import archive_path
-from medlive.sources.archive.warc import ArchiveDamaged
+from medlive.sources.archive import ArchiveDamaged
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
 from medlive.sources.harvest import ParserFault, parse_with, problem_kind
 from medlive.sources.ledger import ProblemKind

@@ -21,7 +21,7 @@ from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.service.harvest.raw_files import as_page, clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
-from medlive.sources.archive.warc import ArchiveDamaged, ArchivedPage, pages
+from medlive.sources.archive import ArchiveDamaged, ArchivedPage, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
 from medlive.sources.registry import SITES, build_site

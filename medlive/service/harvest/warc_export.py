@@ -13,8 +13,7 @@ from medlive.db.session import Database
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import archive_path
-from medlive.sources.archive.cdxj import cdxj_line
-from medlive.sources.archive.warc import ArchiveDamaged, pages
+from medlive.sources.archive import ArchiveDamaged, cdxj_line, pages
 
 INDEX = "index.cdxj"
 SUMS = "SHA256SUMS"

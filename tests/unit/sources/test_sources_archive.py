@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from medlive.sources.archive.warc import (
+from medlive.sources.archive import (
     ArchiveDamaged,
     ArchivedPage,
     ArchiveWriter,

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.archive.cdxj import cdxj_line, sort_key
-from medlive.sources.archive.warc import ArchivedPage, Place
+from medlive.sources.archive import ArchivedPage, Place, cdxj_line, sort_key
 
 # What the library `surt` 0.3.1 answers, which pywb and cdxj-indexer make their keys with.
 KEYS = [

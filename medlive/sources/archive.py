@@ -1,4 +1,4 @@
-"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, erased by copying.
+"""Archive fetched pages in WARC 1.1 files: written once, truncated after a kill, erased by copying, and indexed.
 
 One record is one gzip member, so that a page can be read without the pages before it. Bodies are stored
 decompressed, as the parser read them: Content-Encoding and Transfer-Encoding are dropped, and Content-Length is
@@ -13,14 +13,15 @@ import os
 import re
 import zlib
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from http import HTTPStatus
 from math import inf
 from pathlib import Path
+from posixpath import normpath
 from typing import BinaryIO, Literal
-from urllib.parse import parse_qsl, quote, urlencode, urlsplit
+from urllib.parse import parse_qsl, quote, unquote_to_bytes, urlencode, urlsplit
 from uuid import NAMESPACE_URL, uuid5
 
 from warcio.exceptions import ArchiveLoadFailed
@@ -41,6 +42,9 @@ _URL_HEADER = "WARC-X-Medlive-URL"
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 _NOT_STORED = frozenset({"content-encoding", "transfer-encoding", "content-length"})
 _PRINTABLE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in '<>"\\^`{|}')
+_WWW = re.compile(r"^www\d*\.")
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+_URL_SAFE = "".join(chr(code) for code in range(0x21, 0x7F) if chr(code) not in "#%")
 
 
 class ArchiveDamaged(MedliveError):
@@ -381,10 +385,7 @@ def _warcinfo(software: str, operator: str | None, created_at: datetime) -> byte
     lines = [f"{name}: {_CONTROLS.sub(' ', value)}\r\n" for name, value in fields.items() if value]
     content = "".join(lines).encode("utf-8", "replace")
     moment = _moment(created_at)
-    about = {
-        "WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, moment + _digest(content)).urn}>",
-        "WARC-Date": moment,
-    }
+    about = {"WARC-Record-ID": f"<{uuid5(NAMESPACE_URL, moment + _digest(content)).urn}>", "WARC-Date": moment}
     return _member("warcinfo", "application/warc-fields", about, b"", content)
 
 
@@ -425,3 +426,52 @@ def _sync(file: BinaryIO, folder: Path | None = None) -> None:
         handle = os.open(folder, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
+
+
+def sort_key(url: str) -> str:
+    """An address in the order that replay tools sort by: `org,example)/path?query`.
+
+    Host parts are reversed, `www` and a scheme's own port left out, everything in lower case, escapes made equal
+    and the query's parts sorted. An address without a host is its own key.
+    """
+    try:
+        parts = urlsplit(url.strip())
+        port = parts.port
+    except ValueError:
+        return quote(url.lower(), safe=_URL_SAFE, errors="replace")
+    if not parts.hostname:
+        return quote(url.lower(), safe=_URL_SAFE, errors="replace")
+    host = _WWW.sub("", _ascii_host(parts.hostname.rstrip(".")))
+    key = host if ":" in host else ",".join(reversed(host.split(".")))
+    if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
+        key += f":{port}"
+    path = normpath("/" + _escaped(parts.path).lstrip("/"))
+    query = "&".join(sorted(_escaped(parts.query).lower().split("&"))) if parts.query else ""
+    return f"{key}){path.lower()}{'?' + query if query else ''}"
+
+
+def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
+    """The line of a page in a file, in ASCII and without a line break; lines are sorted by their bytes."""
+    found = {
+        "url": page.url,
+        "mime": page.headers.get("content-type", "").partition(";")[0].strip() or "unk",
+        "status": str(page.status),
+        "digest": _digest(page.body),
+        "length": str(place.length),
+        "offset": str(place.offset),
+        "filename": filename,
+    }
+    moment = page.fetched_at.strftime("%Y%m%d%H%M%S")
+    return f"{sort_key(page.url)} {moment} {json.dumps(found)}"
+
+
+def _ascii_host(host: str) -> str:
+    if not host.isascii():
+        with suppress(UnicodeError):  # no name that a resolver would take is escaped as it is
+            host = host.encode("idna").decode("ascii")
+    return quote(host, safe=_URL_SAFE, errors="replace")
+
+
+def _escaped(text: str) -> str:
+    """Every character that can stand for itself does, every other one is one escape."""
+    return quote(unquote_to_bytes(text.encode("utf-8", "replace")), safe=_URL_SAFE)

@@ -1,1 +1,0 @@
-"""Pages as they came, in WARC files, and their index."""
