@@ -207,12 +207,18 @@ def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterab
     raise LayoutError(page.url, " or ".join(tried))
 
 
-def ancestors(node: LexborNode) -> Iterator[LexborNode]:
-    """Iterate over the ancestors of an element, nearest first."""
-    parent = node.parent
-    while parent is not None:
-        yield parent
-        parent = parent.parent
+def classes(node: LexborNode) -> list[str]:
+    """Return the class names of an element."""
+    return (node.attributes.get("class") or "").split()
+
+
+def following(node: LexborNode) -> Iterator[LexborNode]:
+    """Iterate over the elements behind an element, under the same parent."""
+    sibling = node.next
+    while sibling is not None:
+        if sibling.is_element_node:
+            yield sibling
+        sibling = sibling.next
 
 
 def following_list_page(page: Page, tree: LexborHTMLParser, parameter: str) -> PageRequest | None:

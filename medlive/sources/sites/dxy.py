@@ -3,27 +3,13 @@
 import json
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
-from selectolax.lexbor import LexborHTMLParser
+from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading
-from medlive.sources.source import (
-    Anonymiser,
-    LayoutError,
-    ListEntry,
-    Listing,
-    NotAThread,
-    Page,
-    PageRequest,
-    Posted,
-    Site,
-    SourceSettings,
-    link,
-    only_page,
-)
+from medlive.sources import reading, source
+from medlive.sources.source import LayoutError, Page, link
 from medlive.threads.model import Thread
 
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
@@ -34,29 +20,27 @@ _THEMES = {"theme-white", "theme-dark"}
 """The doctor's side, and the patient's."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     by_doctor: bool
     content: reading.Readable
     posted_at: datetime | None
 
 
-@dataclass(frozen=True, slots=True)
-class _Doctor:
+class _Doctor(NamedTuple):
     name: str
     title: str
     department: str
     hospital: str
 
 
-class Dxy(Site):
+class Dxy(source.Site):
     """The adapter of dxy.com and the older ask.dxy.com."""
 
     name = "dxy"
     language = "zh"
     allowed_hosts = frozenset({"dxy.com", "www.dxy.com", "ask.dxy.com"})
 
-    defaults = SourceSettings(
+    defaults = source.SourceSettings(
         base_url="https://dxy.com",
         boards=("neike",),
         # One scraper's author was blocked after about a hundred requests.
@@ -64,26 +48,26 @@ class Dxy(Site):
         stop_statuses=frozenset({403, 429}),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """Each section."""
-        return [PageRequest(f"{base_url}/questions/{board}?page_index=1") for board in self.settings.boards]
+        return [source.PageRequest(f"{base_url}/questions/{board}?page_index=1") for board in self.settings.boards]
 
-    def parse_listing(self, page: Page) -> Listing:
+    def parse_listing(self, page: Page) -> source.Listing:
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
-        entries: dict[str, ListEntry] = {}
+        entries: dict[str, source.ListEntry] = {}
         for anchor in tree.css("div.content-list > a"):
             url = link(page, anchor.attributes.get("href")) or ""
             if found := _QUESTION_PATH.search(url):
                 title = reading.readable(anchor).text.partition("\n")[0]
-                entries.setdefault(found[1], ListEntry(url, found[1], title))
+                entries.setdefault(found[1], source.ListEntry(url, found[1], title))
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
-        return Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page_index"))
+        return source.Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page_index"))
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
-        page = only_page(pages)
+        page = source.only_page(pages)
         found = _QUESTION_PATH.search(page.url)
         if found is None:
             raise LayoutError(page.url, "an address /question/<id>")
@@ -102,14 +86,8 @@ class Dxy(Site):
         # The doctor is verified where the page shows both a title and a hospital.
         proof = f"{doctor.title}, {doctor.hospital}" if doctor.title and doctor.hospital else None
         posts = [
-            Posted(
-                doctor.name if turn.by_doctor else "asker",
-                *turn.content,
-                turn.posted_at,
-                not turn.by_doctor,
-                proof,
-            )
-            for turn in turns
+            source.Posted(doctor.name if by_doctor else "asker", *content, moment, not by_doctor, proof)
+            for by_doctor, content, moment in turns
         ]
         tags = (disease, doctor.department)
         return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
@@ -118,10 +96,10 @@ class Dxy(Site):
 def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
     """The page state, or None where there is none or it is cut off."""
     for script in tree.css("script"):
-        source = script.text()
-        if match := _STATE.search(source):
+        script_text = script.text()
+        if match := _STATE.search(script_text):
             try:
-                value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(source, match.end())[0]
+                value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(script_text, match.end())[0]
             except (ValueError, RecursionError):
                 continue
             return value
@@ -152,7 +130,7 @@ def _turns(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> 
     if turns[0].by_doctor:
         raise LayoutError(page.url, "the patient's turn first")
     if not any(turn.by_doctor for turn in turns):
-        raise NotAThread(f"{page.url}: no doctor has answered")
+        raise source.NotAThread(f"{page.url}: no doctor has answered")
     return turns
 
 
@@ -174,11 +152,10 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
         raise LayoutError(page.url, f"window.$$data.questionDialog or {_DIALOGS} .dialog-content")
     turns = []
     for bubble in bubbles:
-        themes: set[str] = set()
-        for outer in reading.ancestors(bubble):
-            themes = _THEMES & set((outer.attributes.get("class") or "").split())
-            if themes or outer.mem_id == area.mem_id:
-                break
+        outer = bubble.parent
+        while outer is not None and outer.mem_id != area.mem_id and not _themes(outer):
+            outer = outer.parent
+        themes = _themes(outer)
         read = reading.readable(bubble)
         if len(themes) != 1 or not (read.text or read.media):
             raise LayoutError(page.url, ".theme-white or .theme-dark around a .dialog-content with content")
@@ -187,6 +164,10 @@ def _turns_of_markup(page: Page, tree: LexborHTMLParser) -> list[_Turn]:
     if len(area.css(".theme-white, .theme-dark")) > len(bubbles) or max(map(len, stray)) > _MAX_STRAY_LINE:
         raise LayoutError(page.url, f"{_DIALOGS} .dialog-content around every turn")
     return turns
+
+
+def _themes(node: LexborNode | None) -> set[str]:
+    return _THEMES.intersection(reading.classes(node)) if node is not None else set()
 
 
 def _doctor(page: Page, tree: LexborHTMLParser, state: dict[str, Any] | None) -> _Doctor:

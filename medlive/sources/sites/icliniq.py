@@ -2,25 +2,13 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading
-from medlive.sources.source import (
-    Anonymiser,
-    LayoutError,
-    ListEntry,
-    Listing,
-    Page,
-    PageRequest,
-    Posted,
-    Site,
-    SourceSettings,
-    link,
-    only_page,
-)
+from medlive.sources import reading, source
+from medlive.sources.source import LayoutError, Page, link
 from medlive.threads.model import Thread
 
 # By era, newest first: 2020 and later, about 2019, 2018.
@@ -34,8 +22,7 @@ _MAX_STRAY_LINE, _MAX_STRAY_TEXT = 200, 600
 _TITLE = re.compile(r"\A(?:Dr|Prof|Doctor|Professor)\b\.?", re.IGNORECASE)
 
 
-@dataclass(frozen=True, slots=True)
-class _Turn:
+class _Turn(NamedTuple):
     """A block of the page."""
 
     doctor: str | None
@@ -50,36 +37,36 @@ class _Turn:
         return self.specialty or (title[0] if title else "")
 
 
-class Icliniq(Site):
+class Icliniq(source.Site):
     """The adapter of www.icliniq.com."""
 
     name = "icliniq"
     language = "en"
     allowed_hosts = frozenset({"www.icliniq.com", "icliniq.com"})
 
-    defaults = SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
+    defaults = source.SourceSettings(base_url="https://www.icliniq.com", min_interval_s=5.0)
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """All questions, or each topic that the settings name."""
         paths = [f"/{board}" for board in self.settings.boards] or [""]
-        return [PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
+        return [source.PageRequest(f"{base_url}/qa{path}?page=1") for path in paths]
 
-    def parse_listing(self, page: Page) -> Listing:
+    def parse_listing(self, page: Page) -> source.Listing:
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
-            entries: dict[str, ListEntry] = {}
+            entries: dict[str, source.ListEntry] = {}
             for anchor in tree.css(selector):
                 url = link(page, anchor.attributes.get("href")) or ""
                 if found := _QUESTION_PATH.search(url):
-                    entries.setdefault(found[1], ListEntry(url, found[1], reading.line(anchor)))
+                    entries.setdefault(found[1], source.ListEntry(url, found[1], reading.line(anchor)))
             if entries:
-                return Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page"))
+                return source.Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The query, the answers and the follow-ups in page order. Raises LayoutError."""
-        page = only_page(pages)
+        page = source.only_page(pages)
         tree = reading.parse(page)
         stated = next((d for d in reading.discussions(tree) if d.kind == "Question"), None)
         found = _QUESTION_PATH.search(page.url)
@@ -87,7 +74,7 @@ class Icliniq(Site):
             raise LayoutError(page.url, "an address /qa/<topic>/<question>")
         title, turns = _discussion(page, tree, stated)
         posted_at = _published(tree, stated)
-        posts = [Posted(t.doctor or "asker", *t.content, None, t.doctor is None, t.proof) for t in turns]
+        posts = [source.Posted(t.doctor or "asker", *t.content, None, t.doctor is None, t.proof) for t in turns]
         tags = [found[1].partition("/")[0].replace("-", " ")]
         return self.build_thread(found[1], page.url, title, tags, posted_at, posts, anonymise)
 
@@ -117,10 +104,8 @@ def _turns(page: Page, container: LexborNode) -> list[_Turn]:
     specialty = min(specialties) if doctor and len(specialties) == 1 else ""
     turns = []
     for block in container.css("div.qContent, div.answerDiv"):
-        if "qContent" in (block.attributes.get("class") or "").split():
-            turns.append(_question(page, block))
-        else:
-            turns.append(_answer(page, block, doctor, specialty))
+        question = "qContent" in reading.classes(block)
+        turns.append(_question(page, block) if question else _answer(page, block, doctor, specialty))
     if not turns or turns[0].doctor is not None:
         raise LayoutError(page.url, "div.qContent before any div.answerDiv")
     if all(turn.doctor is None for turn in turns):

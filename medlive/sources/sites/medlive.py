@@ -3,28 +3,15 @@
 import json
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from itertools import takewhile
+from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading
-from medlive.sources.source import (
-    Anonymiser,
-    LayoutError,
-    ListEntry,
-    Listing,
-    NotAThread,
-    Page,
-    PageRequest,
-    Posted,
-    Site,
-    SourceSettings,
-    link,
-    only_page,
-)
+from medlive.sources import reading, source
+from medlive.sources.source import LayoutError, Page, link
 from medlive.threads.model import Thread
 
 _PAGE_SIZE = 20
@@ -38,8 +25,7 @@ _COMMENT_PARTS = ".com_user, .com_user_say, dl"
 _MAX_STRAY_TEXT = 20
 
 
-@dataclass(frozen=True, slots=True)
-class _Person:
+class _Person(NamedTuple):
     handle: str
     address: str
     """Where the person's link leads: the same person under it all over the page."""
@@ -53,21 +39,20 @@ class _Person:
         return self.handle == other.handle
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
+class _Entry(NamedTuple):
     person: _Person
     content: reading.Readable
     posted_at: datetime | None
 
 
-class Medlive(Site):
+class Medlive(source.Site):
     """The adapter of www.medlive.cn and its older case and news hosts."""
 
     name = "medlive"
     language = "zh"
     allowed_hosts = frozenset({"www.medlive.cn", "case.medlive.cn", "news.medlive.cn"})
 
-    defaults = SourceSettings(
+    defaults = source.SourceSettings(
         base_url="https://www.medlive.cn",
         boards=("case",),
         min_interval_s=10.0,
@@ -75,15 +60,15 @@ class Medlive(Site):
         verified_labels=("认证医师", "认证医生", "医师认证", "医生认证", "已认证医师"),
     )
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """The front page of each branch, which carries the token that its list request repeats."""
         query = [urlencode({"branch": board}) for board in self.settings.boards]
-        return [PageRequest(f"{base_url}/new/?{branch}") for branch in query]
+        return [source.PageRequest(f"{base_url}/new/?{branch}") for branch in query]
 
-    def parse_listing(self, page: Page) -> Listing:
+    def parse_listing(self, page: Page) -> source.Listing:
         """The rows of a list answer; a front page has none and leads to the first. Raises LayoutError."""
         if page.form is None:
-            return Listing((), _first_list(page))
+            return source.Listing((), _first_list(page))
         try:
             answer = json.loads(page.text, strict=False)
         except (ValueError, RecursionError) as error:
@@ -95,14 +80,14 @@ class Medlive(Site):
         entries = tuple(filter(None, (_row(page, row) for row in rows)))
         if rows and not entries:
             raise LayoutError(page.url, "title and url in data.data[]")
-        return Listing(entries, _next_list(page, len(rows)))
+        return source.Listing(entries, _next_list(page, len(rows)))
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The case, its outcome and the comments. The case as presented is the asking side.
 
         Raises LayoutError, and NotAThread for an article without an outcome and without comments.
         """
-        page = only_page(pages)
+        page = source.only_page(pages)
         tree = reading.parse(page)
         title = reading.line(reading.required(page, tree, [".title_cms > span", ".title_cms", "#content h1"]))
         body = reading.required(page, tree, [".content_body"])
@@ -113,26 +98,24 @@ class Medlive(Site):
         comments = self._comments(page, tree)
         author = self._person(page, reading.required(page, tree, [".info_cms a.color_888", "a.color_888"]))
         posted_at = _article_date(tree)
-        outcome = _outcome(page, tree)
+        outcome = [reading.readable(result) for result in tree.css(".case_result")[:1]]
+        if not all(read.text for read in outcome):
+            raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:
-            raise NotAThread(f"{page.url}: an article without an outcome and without comments")
+            raise source.NotAThread(f"{page.url}: an article without an outcome and without comments")
         entries = [_Entry(author, text, None) for text in outcome] + comments
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
         asks = [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
         marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
         entries.insert(0, _Entry(author, case, posted_at))
         posts = [
-            Posted(
-                entry.person.handle,
-                *entry.content,
-                entry.posted_at,
-                asker,
-                entry.person.mark or marks.get(entry.person.address),
-            )
-            for entry, asker in zip(entries, [True, *asks], strict=True)
+            source.Posted(who.handle, *content, moment, asker, who.mark or marks.get(who.address))
+            for (who, content, moment), asker in zip(entries, [True, *asks], strict=True)
         ]
         tags = map(reading.line, tree.css(".tag_cms a"))
-        thread_id = _thread_id(page.url) or _missing_id(page)
+        thread_id = _thread_id(page.url)
+        if thread_id is None:
+            raise LayoutError(page.url, "a case's number in the address")
         return self.build_thread(thread_id, page.url, title, tags, posted_at, posts, anonymise)
 
     def _comments(self, page: Page, tree: LexborHTMLParser) -> list[_Entry]:
@@ -156,7 +139,7 @@ class Medlive(Site):
     def _comment(self, page: Page, item: LexborNode) -> Iterator[_Entry]:
         parts = [node for node in item.iter() if node.tag == "dd"]
         anchor = parts[0].css_first("a") if parts else None
-        if anchor is None or len(parts) < 2 or _has_class(parts[1], "com_return"):
+        if anchor is None or len(parts) < 2 or "com_return" in reading.classes(parts[1]):
             raise LayoutError(page.url, ".inc_c > dl with a user's link in dd 1 and text in dd 2")
         date = next(filter(None, map(_date, parts[0].css("span"))), None)
         yield _Entry(self._person(page, anchor), _words(page, parts[1], ".inc_c > dl > dd 2"), date)
@@ -171,13 +154,9 @@ class Medlive(Site):
         handle = reading.line(anchor)
         if not handle:
             raise LayoutError(page.url, "a name in a user's link")
-        mark = None
-        sibling = anchor.next
-        while sibling is not None and sibling.tag != "a" and mark is None:
-            if sibling.is_element_node:
-                nodes = (sibling, *sibling.css("[title], [alt], i, em, span"))
-                mark = next(filter(None, map(self._mark, nodes)), None)
-            sibling = sibling.next
+        beside = takewhile(lambda node: node.tag != "a", reading.following(anchor))
+        nodes = (node for one in beside for node in (one, *one.css("[title], [alt], i, em, span")))
+        mark = next(filter(None, map(self._mark, nodes)), None)
         return _Person(handle, link(page, anchor.attributes.get("href")) or "", mark)
 
     def _mark(self, node: LexborNode) -> str | None:
@@ -185,10 +164,6 @@ class Medlive(Site):
         texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
         labels = ((text or "").strip() for text in texts)
         return next((label for label in labels if label in self.settings.verified_labels), None)
-
-
-def _has_class(node: LexborNode, name: str) -> bool:
-    return name in (node.attributes.get("class") or "").split()
 
 
 def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
@@ -199,31 +174,19 @@ def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
     return read
 
 
-def _outcome(page: Page, tree: LexborHTMLParser) -> list[reading.Readable]:
-    """What the author settled on, where the page shows it. Raises LayoutError."""
-    result = tree.css_first(".case_result")
-    outcome = [reading.readable(result)] if result is not None else []
-    if not all(read.text for read in outcome):
-        raise LayoutError(page.url, "text in .case_result")
-    return outcome
-
-
 def _check_strays(page: Page, tree: LexborHTMLParser, body: LexborNode) -> None:
     """Between the case and the last known block below it stands no unknown text. Raises LayoutError."""
     known = {node.mem_id for node in tree.css(_HEAD)}
     stray: LexborNode | None = None
-    sibling = body.next
-    while sibling is not None:
-        if sibling.is_element_node:
-            if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
-                if stray is not None:
-                    raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
-            elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
-                stray = sibling
-        sibling = sibling.next
+    for sibling in reading.following(body):
+        if sibling.mem_id in known or sibling.css_first(_HEAD) is not None:
+            if stray is not None:
+                raise LayoutError(page.url, ".case_result after .content_body", found=f"<{stray.tag}>")
+        elif stray is None and len(reading.readable(sibling).text) > _MAX_STRAY_TEXT:
+            stray = sibling
 
 
-def _first_list(page: Page) -> PageRequest:
+def _first_list(page: Page) -> source.PageRequest:
     """The first list request of a front page, with the token that the page gives every visitor."""
     parts = urlsplit(page.url)
     if not _LIST_PATH.search(parts.path):
@@ -236,19 +199,19 @@ def _first_list(page: Page) -> PageRequest:
         ("_token", (token.attributes.get("content") or "") if token is not None else ""),
     )
     path = _LIST_PATH.sub("/new/articlelist", parts.path)
-    return PageRequest(parts._replace(path=path, query="", fragment="").geturl(), form)
+    return source.PageRequest(parts._replace(path=path, query="", fragment="").geturl(), form)
 
 
-def _next_list(page: Page, rows: int) -> PageRequest | None:
+def _next_list(page: Page, rows: int) -> source.PageRequest | None:
     """The list request after this one; an answer of fewer rows than asked for is the last."""
     form = dict(page.form or ())
     if rows < _PAGE_SIZE:
         return None
     form["page"] = str(int(form.get("page", "1")) + 1)
-    return PageRequest(page.url, tuple(form.items()))
+    return source.PageRequest(page.url, tuple(form.items()))
 
 
-def _row(page: Page, row: Any) -> ListEntry | None:
+def _row(page: Page, row: Any) -> source.ListEntry | None:
     """A row of a list answer; None for one without an address of its own, such as an advertisement."""
     if not isinstance(row, dict):
         return None
@@ -258,17 +221,16 @@ def _row(page: Page, row: Any) -> ListEntry | None:
     if url is None or thread_id is None or not isinstance(title, str):
         return None
     body = reading.parse(title).body
-    return ListEntry(
+    return source.ListEntry(
         url, thread_id, reading.line(body), reading.stated_moment(row.get("inputtime"), reading.CHINA)
     )
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
     """The date in the article's head, not in its comments."""
-    for node in tree.css("span.date_time, .info_cms span"):
-        if not any(_has_class(outer, "inc_c") for outer in reading.ancestors(node)) and (moment := _date(node)):
-            return moment
-    return None
+    in_comments = {node.mem_id for node in tree.css(".inc_c span")}
+    nodes = (n for n in tree.css("span.date_time, .info_cms span") if n.mem_id not in in_comments)
+    return next(filter(None, map(_date, nodes)), None)
 
 
 def _date(node: LexborNode) -> datetime | None:
@@ -281,7 +243,3 @@ def _thread_id(url: str) -> str | None:
         return f"topic-{found[1]}"
     found = _LAST_SEGMENT.search(path)
     return found[1] if found else None
-
-
-def _missing_id(page: Page) -> str:
-    raise LayoutError(page.url, "a case's number in the address")

@@ -8,20 +8,8 @@ from typing import NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources import reading
-from medlive.sources.source import (
-    Anonymiser,
-    IncompleteThread,
-    LayoutError,
-    ListEntry,
-    Listing,
-    Page,
-    PageRequest,
-    Posted,
-    Site,
-    SourceSettings,
-    link,
-)
+from medlive.sources import reading, source
+from medlive.sources.source import LayoutError, Page, link
 from medlive.threads.model import Thread
 
 _THREAD_PATH = re.compile(r"threads/(?:[^/?#]*\.)?(\d{1,20})(?:[/?#]|$)")
@@ -66,32 +54,32 @@ class ThreadPage(NamedTuple):
     posts: tuple[Post, ...]
 
 
-class Sdn(Site):
+class Sdn(source.Site):
     """The adapter of forums.studentdoctor.net, layout XenForo 2.0 to 2.3."""
 
     name = "sdn"
     language = "en"
     allowed_hosts = frozenset({"forums.studentdoctor.net"})
 
-    defaults = SourceSettings(
+    defaults = source.SourceSettings(
         base_url="https://forums.studentdoctor.net",
         boards=("internal-medicine-and-im-subspecialties.41", "anesthesiology.45", "other-subspecialties.150"),
         min_interval_s=5.0,
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def __init__(self, settings: SourceSettings | None = None) -> None:
+    def __init__(self, settings: source.SourceSettings | None = None) -> None:
         super().__init__(settings)
         self._verified = frozenset(label.lower() for label in self.settings.verified_labels)
         # A page is asked for its successor, then read as part of its thread.
         self._read = lru_cache(maxsize=128)(read_page)
 
-    def listing_requests(self, base_url: str) -> Sequence[PageRequest]:
+    def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
-        return [PageRequest(f"{base_url}/forums/{board}/{order}") for board in self.settings.boards]
+        return [source.PageRequest(f"{base_url}/forums/{board}/{order}") for board in self.settings.boards]
 
-    def parse_listing(self, page: Page) -> Listing:
+    def parse_listing(self, page: Page) -> source.Listing:
         """The rows of a board; labels beside titles are no titles. Raises LayoutError."""
         tree = reading.parse(page)
         entries = tuple(_entry(page, row) for row in tree.css(".structItem--thread"))
@@ -103,13 +91,13 @@ class Sdn(Site):
         others = '.structItemContainer .structItem, .p-body-content a[href*="/threads/"]'
         if not entries and (following or tree.css_first(others) is not None):
             raise LayoutError(page.url, ".structItem--thread", found="a board that is not empty without any")
-        return Listing(entries, PageRequest(following) if following else None)
+        return source.Listing(entries, source.PageRequest(following) if following else None)
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
         return self._read(page).following
 
-    def parse_thread(self, pages: Sequence[Page], anonymise: Anonymiser) -> Thread:
+    def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
         read_pages = [self._read(page) for page in pages]
         _check_pages(pages, read_pages)
@@ -117,10 +105,14 @@ class Sdn(Site):
         posts = list({post.post_id: post for read in read_pages for post in read.posts}.values())
         for position, post in enumerate(posts, start=1):
             if post.number not in (None, position):
-                raise IncompleteThread(f"{pages[0].url}: post #{post.number} found where #{position} was expected")
+                raise source.IncompleteThread(
+                    f"{pages[0].url}: post #{post.number} found where #{position} was expected"
+                )
         opener = posts[0]
         posted = [
-            Posted(p.author, p.text, p.media, p.posted_at, p.author == opener.author, self._proof(p.status or ""))
+            source.Posted(
+                p.author, p.text, p.media, p.posted_at, p.author == opener.author, self._proof(p.status or "")
+            )
             for p in posts
         ]
         return self.build_thread(
@@ -132,7 +124,7 @@ class Sdn(Site):
         return status if next(iter(re.findall(r"[a-z]+", status.lower())), "") in self._verified else None
 
 
-def _entry(page: Page, row: LexborNode) -> ListEntry:
+def _entry(page: Page, row: LexborNode) -> source.ListEntry:
     anchors = row.css(".structItem-title a[data-tp-primary=on]") or row.css(".structItem-title a")[-1:]
     url = link(page, anchors[0].attributes.get("href")) if anchors else None
     found = _THREAD_PATH.search(url or "")
@@ -140,21 +132,23 @@ def _entry(page: Page, row: LexborNode) -> ListEntry:
         raise LayoutError(page.url, ".structItem-title a to /threads/<slug>.<id>/")
     opened = _moment(row.css_first(".structItem-startDate time"))
     active = _moment(row.css_first("time.structItem-latestDate"))
-    return ListEntry(url, found[1], reading.line(anchors[0]), opened, active)
+    return source.ListEntry(url, found[1], reading.line(anchors[0]), opened, active)
 
 
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
     """Raise IncompleteThread unless these are all pages of one thread, in order."""
     if not pages:
-        raise IncompleteThread("expected at least one page of the thread")
+        raise source.IncompleteThread("expected at least one page of the thread")
     thread_id = read_pages[0].thread_id
     for position, (page, read) in enumerate(zip(pages, read_pages, strict=True), start=1):
         if read.number != position:
-            raise IncompleteThread(f"{page.url} is page {read.number} of its thread, expected page {position}")
+            raise source.IncompleteThread(
+                f"{page.url} is page {read.number} of its thread, expected page {position}"
+            )
         if read.thread_id != thread_id:
-            raise IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
+            raise source.IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
     if (following := read_pages[-1].following) is not None:
-        raise IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
+        raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
 
 
 def read_page(page: Page) -> ThreadPage:
@@ -247,8 +241,8 @@ def _template(tree: LexborHTMLParser) -> str:
     if root is None or root.attributes.get("id") != "XF":
         return ""
     stated = root.attributes.get("data-template")
-    classes = (root.attributes.get("class") or "").split()
-    return stated or next((c.removeprefix("template-") for c in classes if c.startswith("template-")), "")
+    named = (name.removeprefix("template-") for name in reading.classes(root) if name.startswith("template-"))
+    return stated or next(named, "")
 
 
 def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
