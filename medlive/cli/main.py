@@ -16,9 +16,9 @@ from medlive import logs
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("medlive.cli.demo", "The whole loop once, on sample communities served from this machine."),
     "db": ("medlive.cli.db", "The database: start, stop, url, upgrade, check."),
-    "import": ("medlive.cli.harvest.harvest:import_", "Import threads from JSON Lines files."),
-    "source": ("medlive.cli.harvest.source", "The communities: list them, check what a page yields."),
-    "harvest": ("medlive.cli.harvest.harvest:harvest", "Fetch new threads of the communities."),
+    "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
+    "source": ("medlive.cli.harvest", "The communities: list them, check what a page yields."),
+    "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
     "evidence": ("medlive.cli.evidence.group", "The medical evidence: build an index, list it, search it."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
     "worker": ("medlive.cli.schedule:worker", "Curate what is queued until stopped."),

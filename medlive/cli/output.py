@@ -1,4 +1,4 @@
-"""How commands print: results to stdout (a table, or JSON), progress and remarks to stderr."""
+"""How commands run their work and print: results to stdout (a table, or JSON), progress and remarks to stderr."""
 
 import asyncio
 import gc
@@ -6,10 +6,11 @@ import json
 import os
 import sys
 import time
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from operator import attrgetter, itemgetter
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -18,6 +19,11 @@ from rich.text import Text
 
 from medlive import logs
 from medlive.errors import MedliveError, UsageError
+
+if TYPE_CHECKING:
+    from medlive.config import Settings
+    from medlive.db.session import Database
+    from medlive.integrity.checks import StepResult
 
 T = TypeVar("T")
 
@@ -39,6 +45,30 @@ def wait_for(work: Coroutine[Any, Any, T]) -> T:
     gc.freeze()
     gc.set_threshold(*COLLECT_AT)
     return asyncio.run(work)
+
+
+def with_database(work: "Callable[[Database, Settings], Awaitable[T]]") -> T:
+    """What `work` returns for the configured database, which is migrated and open meanwhile."""
+
+    async def run() -> T:
+        from medlive.config import load_settings
+        from medlive.service.database import open_database
+
+        settings = load_settings().settings
+        async with open_database(settings) as database:
+            return await work(database, settings)
+
+    return wait_for(run())
+
+
+def with_session(work: Callable[[Any], Awaitable[T]]) -> T:
+    """The same for a session of it, whose transaction is committed at the end."""
+
+    async def run(database: "Database", _: "Settings") -> T:
+        async with database.begin() as session:
+            return await work(session)
+
+    return with_database(run)
 
 
 def print_json(value: Any) -> None:
@@ -96,9 +126,36 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     console.print(table)
 
 
-def pick(records: Iterable[Mapping[str, Any]], names: str) -> list[list[Any]]:
+def pick(records: Iterable[Any], names: str) -> list[list[Any]]:
     """The rows of a table: of each record the values of these names, which are separated by spaces."""
-    return [[record[name] for name in names.split()] for record in records]
+    return [
+        [(itemgetter if isinstance(record, Mapping) else attrgetter)(name)(record) for name in names.split()]
+        for record in records
+    ]
+
+
+def attributes(record: object, names: str) -> dict[str, Any]:
+    """An object's attributes of these names, which are separated by spaces; `key=a.b`: `record.a.b` as `key`."""
+    pairs = [name.partition("=") for name in names.split()]
+    return {key: attrgetter(path or key)(record) for key, _, path in pairs}
+
+
+def print_checks(steps: "Sequence[StepResult]", most: int | None = None) -> None:
+    """The steps of a verification, each with at most so many of its findings."""
+
+    def finding(step: "StepResult") -> str | None:
+        shown = step.findings[:most]
+        more = step.faults - len(shown)
+        return "; ".join([*map(str, shown), *([f"and {more} more"] if more else [])]) or step.why or None
+
+    rows = [[step.number, step.name, step.state.value, finding(step)] for step in steps]
+    print_table(["step", "what", "state", "finding"], rows)
+
+
+def check_as_json(step: "StepResult") -> dict[str, Any]:
+    """A step of a verification with all its findings."""
+    findings = [attributes(finding, "file expected got") for finding in step.findings]
+    return attributes(step, "number name state why faults") | {"findings": findings}
 
 
 def new_file(path: Path, replace: bool = False) -> None:

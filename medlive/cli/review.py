@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.database import with_database, with_session
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say, wait_for
-from medlive.config import load_settings
+from medlive.cli.output import attributes, print_result, print_table, say, wait_for, with_database, with_session
+from medlive.config import Settings, load_settings
 from medlive.curation.model import Reason
 
 if TYPE_CHECKING:
@@ -33,28 +32,18 @@ def list_(
     """List the held cases, the one that has waited longest first."""
     from medlive.db.curation.reviews import list_held
 
-    settings = load_settings().settings
-    found = with_session(settings, lambda session: list_held(session, reason=reason, language=language))
-    value = [
-        {
-            "case_id": c.case_id, "revision": c.revision, "language": c.language, "source": c.source,
-            "query": c.query, "reasons": [r.value for r in c.reasons], "detail": c.status_reason,
-            "held_since": c.held_since.isoformat(),
-        }
-        for c in found
-    ]  # fmt: skip
+    found = with_session(lambda session: list_held(session, reason=reason, language=language))
+    names = "case_id revision language source query reasons detail=status_reason"
+    value = [attributes(c, names) | {"held_since": c.held_since.isoformat()} for c in found]
     print_result(value, as_json, lambda: _print_held(found))
 
 
 def _print_held(found: "Sequence[HeldCase]") -> None:
-    print_table(
-        ["case", "since", "language", "source", "held for", "query"],
-        [
-            [c.case_id, f"{c.held_since:%Y-%m-%d}", c.language, c.source,
-             ", ".join(r.value for r in c.reasons) or c.status_reason, c.query]
-            for c in found
-        ],
-    )  # fmt: skip
+    rows = [
+        [c.case_id, c.held_since.date(), c.language, c.source, ", ".join(c.reasons) or c.status_reason, c.query]
+        for c in found
+    ]
+    print_table(["case", "since", "language", "source", "held for", "query"], rows)
     next_step = "medlive review show CASE shows one; approve, reject or drop-element decide it"
     say(next_step if found else "no case waits for a person")
 
@@ -96,13 +85,11 @@ def drop_element(
     from medlive.service.curation.review import drop_element
     from medlive.service.wiring import build_pipeline
 
-    settings = load_settings().settings
-
-    async def work(database: "Database") -> Curation:
+    async def work(database: "Database", settings: Settings) -> Curation:
         async with aclosing(build_pipeline(settings, database)) as pipeline:
             return await drop_element(database, pipeline, settings, case_id, element, reason, by=by)
 
-    done = with_database(settings, work)
+    done = with_database(work)
     print(f"{case_id} was written anew without {element}")
     print(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
 
@@ -119,8 +106,7 @@ def dispute(
     from medlive.service.curation.review import dispute_case
 
     done = with_database(
-        load_settings().settings,
-        lambda database: dispute_case(database, case_id, reason, criterion_id=criterion, by=by),
+        lambda database, _: dispute_case(database, case_id, reason, criterion_id=criterion, by=by)
     )
     print_result(_row(done), as_json, lambda: print(f"dispute {done.number} about {_subject(done)} is open"))
 
@@ -135,9 +121,7 @@ def resolve(
     """Close a dispute. What is to be withdrawn is withdrawn with `medlive snapshot withdraw`."""
     from medlive.service.curation.review import resolve_dispute
 
-    done = with_database(
-        load_settings().settings, lambda database: resolve_dispute(database, number, resolution, by=by)
-    )
+    done = with_database(lambda database, _: resolve_dispute(database, number, resolution, by=by))
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
     print_result(_row(done), as_json, lambda: print(text))
 
@@ -149,9 +133,9 @@ def disputes(
     """List the open disputes, oldest first."""
     from medlive.db.curation.reviews import list_disputes
 
-    found = with_session(load_settings().settings, lambda session: list_disputes(session, closed=everything))
+    found = with_session(lambda session: list_disputes(session, closed=everything))
     columns = ["number", "about", "reason", "opened", "by", "resolution"]
-    rows = [[d.number, _subject(d), d.reason, f"{d.opened_at:%Y-%m-%d}", d.opened_by, d.resolution] for d in found]
+    rows = [[d.number, _subject(d), d.reason, d.opened_at.date(), d.opened_by, d.resolution] for d in found]
     print_result([_row(one) for one in found], as_json, lambda: print_table(columns, rows))
 
 
@@ -159,22 +143,17 @@ def _decide(action: str, case_id: str, reason: str, by: str | None) -> None:
     from medlive.db.tables.release import ReviewAction
     from medlive.service.curation.review import decide_case
 
-    settings = load_settings().settings
-    with_database(settings, lambda database: decide_case(database, case_id, ReviewAction[action], reason, by=by))
+    with_database(lambda database, _: decide_case(database, case_id, ReviewAction[action], reason, by=by))
 
 
 def _subject(dispute: Any) -> str:
     """The id of the case, or of the criterion as snapshots spell it."""
-    if dispute.criterion_id is None:
-        return str(dispute.case_id)
-    return f"{dispute.case_id}-{dispute.criterion_id}"
+    return "-".join(part for part in (dispute.case_id, dispute.criterion_id) if part)
 
 
 def _row(dispute: Any) -> dict[str, Any]:
-    return {
-        "number": dispute.number, "case_id": dispute.case_id,
+    return attributes(dispute, "number case_id reason opened_by closed_by resolution") | {
         "criterion_id": None if dispute.criterion_id is None else _subject(dispute),
-        "reason": dispute.reason, "opened_by": dispute.opened_by, "opened_at": dispute.opened_at.isoformat(),
+        "opened_at": dispute.opened_at.isoformat(),
         "closed_at": dispute.closed_at.isoformat() if dispute.closed_at else None,
-        "closed_by": dispute.closed_by, "resolution": dispute.resolution,
-    }  # fmt: skip
+    }

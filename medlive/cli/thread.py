@@ -5,9 +5,8 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.database import with_database
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_json, print_result, print_table, wait_for
+from medlive.cli.output import pick, print_json, print_result, print_table, wait_for, with_database
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -108,9 +107,8 @@ def takedown(
     """
     from medlive.service.harvest.takedown import take_down
 
-    settings = load_settings().settings
     done = with_database(
-        settings, lambda database: take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
+        lambda database, settings: take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
     )
     value = {
         "source": source, "thread_id": thread_id, "dry_run": dry_run, "erased": dict(done.counts),
@@ -119,13 +117,8 @@ def takedown(
         "damaged": [error.message for error in done.damaged],
     }  # fmt: skip
     state = "nothing was erased, this is what would be" if dry_run else "taken down"
-    print_result(
-        value,
-        as_json,
-        lambda: print_table(
-            ["what", "erased"], sorted(done.counts.items()), title=f"{source}/{thread_id}: {state}"
-        ),
-    )
+    rows, title = sorted(done.counts.items()), f"{source}/{thread_id}: {state}"
+    print_result(value, as_json, lambda: print_table(["what", "erased"], rows, title=title))
     left = [f"snapshot {version} holds its case {case_id}, which is withdrawn" for version, case_id in done.frozen]
     left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
     if left:

@@ -17,8 +17,7 @@ from medlive.cli.evaluation.options import (
     SeedOption,
 )
 from medlive.cli.options import JsonOption, grouped, one_of
-from medlive.cli.output import print_result, print_table, say
-from medlive.cli.verification import print_steps, step_as_json
+from medlive.cli.output import check_as_json, print_checks, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ def verify_bundle(
     keys, place = _keys(public_key), _place(snapshot)
     report = verify(path, public_keys=keys, snapshot=place, errata_file=errata_file)
     failure = None if report.ok else CheckFailed(f"{path.name} does not verify")
-    print_result(_report_row(report), as_json, lambda: print_steps(report.steps, most=_MOST), failure=failure)
+    print_result(_report_row(report), as_json, lambda: print_checks(report.steps, most=_MOST), failure=failure)
     say(f"{path.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
     if to_run is not None:
@@ -249,7 +248,7 @@ def _report_row(report: "BundleReport") -> dict[str, Any]:
         "trust": report.trust.value, "key_id": _key_of(report),
         "model": report.info.model if report.info else None,
         "made_with": {"medlive": report.info.code_version, "numpy": report.info.numpy} if report.info else None,
-        "steps": [step_as_json(step) for step in report.steps],
+        "steps": [check_as_json(step) for step in report.steps],
     }  # fmt: skip
 
 

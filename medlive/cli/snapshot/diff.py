@@ -5,7 +5,7 @@ from typing import Annotated, Any
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say
+from medlive.cli.output import attributes, print_result, print_table, say
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed
 from medlive.integrity.folder import printable
@@ -81,22 +81,15 @@ def _short(value: Any) -> str:
 
 
 def _rows(found: SnapshotDiff) -> dict[str, Any]:
-    def edits(fields: Any) -> list[dict[str, Any]]:
-        return [{"name": e.name, "old": e.old, "new": e.new} for e in fields]
-
-    return {
-        "old": found.old.version, "new": found.new.version,
-        "counts": {kind.value: n for kind, n in found.counts.items()},
-        "revised_cases_by_what_changed": found.touched,
-        "made_otherwise": edits(found.settings),
-        "reasons_from": found.reasons_from,
-        **{
-            kind.value: [
-                {"case_id": c.case_id, "from_revision": c.from_revision, "to_revision": c.to_revision,
-                 "reason": found.reasons.get(c.case_id), "fields": edits(c.fields),
-                 "criteria": [{"edits": x.edits, "old": x.old, "new": x.new} for x in c.criteria]}
-                for c in found.listed if c.kind is kind
-            ]
-            for kind in ChangeKind
-        },
-    }  # fmt: skip
+    names = "old=old.version new=new.version counts revised_cases_by_what_changed=touched reasons_from"
+    rows = attributes(found, names) | {"made_otherwise": [attributes(e, "name old new") for e in found.settings]}
+    for kind in ChangeKind:
+        rows[kind.value] = [
+            attributes(c, "case_id from_revision to_revision") | {
+                "reason": found.reasons.get(c.case_id),
+                "fields": [attributes(e, "name old new") for e in c.fields],
+                "criteria": [attributes(e, "edits old new") for e in c.criteria],
+            }
+            for c in found.listed if c.kind is kind
+        ]  # fmt: skip
+    return rows

@@ -8,12 +8,21 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from typer import Argument, Option
 
-from medlive.cli.database import with_session
 from medlive.cli.options import CaseFilter, JsonOption, grouped
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.output import (
+    attributes,
+    check_as_json,
+    pick,
+    print_checks,
+    print_result,
+    print_table,
+    progress,
+    say,
+    wait_for,
+    with_session,
+)
 from medlive.cli.snapshot import release
 from medlive.cli.snapshot.diff import diff
-from medlive.cli.verification import print_steps, step_as_json
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
@@ -27,11 +36,11 @@ app.command()(release.freeze)
 app.command()(release.rebuild)
 
 _TRUST = {
-    "not signed": "It is not signed: nothing proves where it came from.",
-    "integrity": "Its signature is of the key that it names itself: this proves integrity, not origin. "
+    "not signed": "Unsigned: its origin cannot be verified.",
+    "integrity": "Signed with the key that it names itself: this proves integrity, not origin. "
     "Give --public-key to prove both.",
-    "origin": "It was signed with the key that was given.",
-    "broken": "Its signature could not be looked at.",
+    "origin": "Signed with the key that was given.",
+    "broken": "Its signature could not be checked.",
 }
 
 PathArgument = Annotated[str, Argument(help="A snapshot's folder, or the version of one frozen here.")]
@@ -42,13 +51,9 @@ def list_(as_json: JsonOption = False) -> None:
     """List the snapshots that were frozen here, newest first."""
     from medlive.db.release.snapshots import list_snapshots
 
-    rows = [
-        {"version": s.version, "state": s.state.value, "cases": s.cases, "criteria": s.criteria,
-         "publishable": s.publishable, "parent": s.parent, "path": s.path}
-        for s in with_session(load_settings().settings, list_snapshots)
-    ]  # fmt: skip
-    columns = ["version", "state", "cases", "criteria", "publishable", "parent", "path"]
-    print_result(rows, as_json, lambda: print_table(columns, [list(row.values()) for row in rows]))
+    columns = "version state cases criteria publishable parent path"
+    rows = [attributes(s, columns) for s in with_session(list_snapshots)]
+    print_result(rows, as_json, lambda: print_table(columns.split(), pick(rows, columns)))
 
 
 @app.command()
@@ -63,18 +68,12 @@ def show(path: PathArgument, as_json: JsonOption = False) -> None:
 
 def _print(manifest: "Manifest") -> None:
     counts = manifest.counts.model_dump()
-    print_table(
-        ["what", "value", "count"],
-        [["cases", None, counts["cases"]], ["criteria", None, counts["criteria"]]]
-        + [
-            [kind.removeprefix("by_"), value, n]
-            for kind in counts
-            if kind.startswith("by_")
-            for value, n in counts[kind].items()
-        ],
-        title=f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
-        + ("" if manifest.publishable else ", NOT PUBLISHABLE"),
-    )
+    rows = [["cases", None, counts["cases"]], ["criteria", None, counts["criteria"]]]
+    for kind in counts:
+        if kind.startswith("by_"):
+            rows += [[kind.removeprefix("by_"), value, n] for value, n in counts[kind].items()]
+    title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
+    print_table(["what", "value", "count"], rows, title=title + ", NOT PUBLISHABLE" * (not manifest.publishable))
     print_table(["what", "of", "value"], _made_with(manifest), title="\nHow it was made")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
@@ -83,16 +82,15 @@ def _print(manifest: "Manifest") -> None:
 def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
     made, key = manifest.provenance, manifest.signing
     parent = f"{manifest.parent} ({manifest.parent_digest})" if manifest.parent else "none: the first of its line"
+    evidence = [(e.retriever, f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}")
+                for e in made.evidence]  # fmt: skip
     return [
         ("medlive", None, made.code_version),
         ("parent", None, parent),
         ("signing key", None, "none" if key is None else key.key_id),
         *(("engine", use.role, f"{use.engine}, {use.model}") for use in made.engines),
         *(("prompt", task, digest) for task, digest in made.prompts.items()),
-        *(
-            ("evidence", use.retriever, f"{use.passages:,} passages, {', '.join(use.corpora)}; {use.index_digest}")
-            for use in made.evidence
-        ),
+        *(("evidence", retriever, text) for retriever, text in evidence),
         *(("threshold", name, str(value)) for name, value in made.thresholds.items()),
         *(("written by", name, library) for name, library in manifest.writers.items()),
     ]
@@ -118,12 +116,9 @@ def verify(
         if not place.exists():
             raise BadInput(f"{place} does not exist")
     report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
-    value = {
-        "path": report.path, "ok": report.ok, "complete": report.complete, "trust": report.trust.value,
-        "steps": [step_as_json(step) for step in report.steps],
-    }  # fmt: skip
+    value = attributes(report, "path ok complete trust") | {"steps": [check_as_json(s) for s in report.steps]}
     failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
-    print_result(value, as_json, lambda: print_steps(report.steps), failure=failure)
+    print_result(value, as_json, lambda: print_checks(report.steps), failure=failure)
     say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
 
@@ -147,7 +142,7 @@ def keygen(
     password = None
     if password_env is not None and not (password := os.environ.get(password_env)):
         raise ConfigError(f"the variable {password_env} is not set, or is empty")
-    folder = out if out is not None else load_settings().settings.home / "keys"
+    folder = out or load_settings().settings.home / "keys"
     secret_text, public_text = generate(password)
     secret, public = write_keys(folder, secret_text, public_text)
     key = PublicKey.parse(public_text)
@@ -158,14 +153,10 @@ def keygen(
     text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
     print_result(value, as_json, lambda: print(text))
     say(f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.")
-    if password is not None:
-        say(f"Its password is read from {PASSWORD_VARIABLE}.")
-    else:
-        say(f"It is not encrypted: whoever can read {secret.name} can sign in your name.")
-    say("Keep a copy of it offline. It belongs into no repository, database or configuration.")
-    say(
-        f"Publish {public.name} where readers find it without a snapshot: a snapshot cannot vouch for its own key."
-    )
+    encrypted = f"Its password is read from {PASSWORD_VARIABLE}."
+    say(encrypted if password else f"It is not encrypted: whoever can read {secret.name} can sign in your name.")
+    say("Keep a copy of it offline, and never in a repository, database or configuration.")
+    say(f"Publish {public.name} apart from snapshots: a snapshot cannot prove that its own key is genuine.")
     say(f"To check: minisign -VHm SHA256SUMS -P {key.line()}")
 
 
@@ -186,24 +177,16 @@ def export(
     The file is not a snapshot: it has no manifest and nothing verifies it but its digest, which is printed with
     that of the snapshot it was cut from.
     """
-    chosen_format = form or SUFFIXES.get(out.suffix.lower())
-    if chosen_format is None:
-        raise UsageError(
-            f"what to write is not clear from the name {out.name!r}",
-            hint="give --format livemedbench, jsonl, csv or parquet",
-        )
+    if (chosen_format := form or SUFFIXES.get(out.suffix.lower())) is None:
+        raise UsageError(f"{out.name!r} has no known suffix", hint="--format livemedbench, jsonl, csv or parquet")
     loaded = load_snapshot(snapshot, verify=not unverified, public_key=public_key)
-    chosen = loaded.filter(**part.given())
-    done = export_slice(chosen, out, chosen_format)
+    done = export_slice(loaded.filter(**part.given()), out, chosen_format)
     manifest = loaded.manifest
-    value = {
-        "path": done.path, "format": done.format, "cases": done.cases, "criteria": done.criteria,
-        "of_cases": manifest.counts.cases, "digest": done.digest, "snapshot": loaded.version,
-        "snapshot_digest": done.source, "publishable": manifest.publishable,
-    }  # fmt: skip
+    value = attributes(done, "path format cases criteria digest snapshot_digest=source")
+    value |= {"of_cases": manifest.counts.cases} | attributes(manifest, "snapshot=version publishable")
     text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
     print_result(value, as_json, lambda: print(text))
-    say(f"cut from medlive-{loaded.version} ({done.source}): a file of cases, no snapshot; cite the snapshot")
+    say(f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file")
     if not manifest.publishable:
         say("not publishable: " + "; ".join(manifest.why_not))
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from typer import Argument, Option
 
 from medlive import __version__
-from medlive.cli.database import with_database
-from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, progress, say
+from medlive.cli.options import JsonOption, one_of
+from medlive.cli.output import attributes, print_result, print_table, progress, say, with_database
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -39,24 +38,20 @@ def freeze(
     from medlive.integrity.signing import load_signing_key
     from medlive.service.release.freeze import freeze as freeze_week
 
-    settings = load_settings().settings
     key = load_signing_key(os.environ, key_file)
     with progress("cases read by the gates") as tick:
         done = with_database(
-            settings,
-            lambda database: freeze_week(
+            lambda database, settings: freeze_week(
                 database, settings, week, key=key, hold_out=hold_out, anew=anew, notify=say, tick=tick
-            ),
+            )
         )
     # Cases by gate, one that several gates kept out under each.
     gates = dict(sorted(Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}).items()))
-    value = {
-        "version": done.version, "path": done.path, "cases": done.cases, "criteria": done.criteria,
-        "held": done.held, "revealed": done.revealed, "dropped": done.dropped, "key_id": done.key_id,
-        "publishable": done.publishable, "why_not": done.why_not, "already_frozen": done.already,
-        "built_again": done.built_again, "kept_out_by_gate": gates,
-        "kept_out": [{"case_id": h.case_id, "gate": h.gate.value, "detail": h.detail} for h in done.kept_out],
-    }  # fmt: skip
+    names = "version path cases criteria held revealed dropped key_id publishable why_not already_frozen=already"
+    value = attributes(done, f"{names} built_again") | {
+        "kept_out_by_gate": gates,
+        "kept_out": [attributes(hit, "case_id gate detail") for hit in done.kept_out],
+    }
     print_result(value, as_json, lambda: _print(done, gates))
 
 
@@ -87,17 +82,10 @@ def rebuild(
     from medlive.service.release.rebuild import IDENTITY
     from medlive.service.release.rebuild import rebuild as rebuild_version
 
-    settings = load_settings().settings
-
-    done = with_database(settings, lambda database: rebuild_version(database, settings, version, out))
-    value = {
-        "version": done.version, "folder": done.folder, "is_there": done.folder_exists,
-        "identical": done.identical, "expected": done.expected, "got": done.got,
-        "differing": done.differing, "parquet_writers": done.writers, "out": done.out,
-    }  # fmt: skip
-    print_result(
-        value, as_json, lambda: print(f"{done.version}: identical, {done.got}") if done.identical else None
-    )
+    done = with_database(lambda database, settings: rebuild_version(database, settings, version, out))
+    names = "version folder is_there=folder_exists identical expected got differing parquet_writers=writers out"
+    text = f"{done.version}: identical, {done.got}"
+    print_result(attributes(done, names), as_json, lambda: print(text) if done.identical else None)
     if done.writers is not None:
         say(f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides")
     if done.out is not None:
@@ -105,9 +93,8 @@ def rebuild(
     if done.identical:
         return
     if not done.folder_exists:
-        raise CheckFailed(
-            f"{done.folder} does not exist", hint=f"medlive snapshot freeze --week {version} builds it"
-        )
+        hint = f"medlive snapshot freeze --week {version} builds it"
+        raise CheckFailed(f"{done.folder} does not exist", hint=hint)
     if not done.differing:
         raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
     for name in () if as_json else done.differing:
@@ -143,7 +130,7 @@ def publish(
     with progress("bytes sent") as tick:
         done = publish_snapshot(section, folder, key, dry_run=dry_run, progress=tick)
     if not done.signed:
-        say("the release has no key: nothing proves to others who made it")
+        say("unsigned: its origin cannot be verified")
     for version in done.unfinished:
         say(f"half published there: {version}; publish it again to finish it")
     print_result(asdict(done), as_json, lambda: _print_published(done))
@@ -180,41 +167,32 @@ def withdraw(
     from medlive.service.release.withdraw import withdraw as withdraw_it
     from medlive.snapshot.errata import WithdrawalKind
 
-    if kind not in set(WithdrawalKind):
-        raise UsageError(f"--kind {kind}: choose erratum, takedown or privacy")
+    why = one_of("--kind", WithdrawalKind, kind)
     if revision is not None and criterion is None:
         raise UsageError("--revision says which criterion is meant, and needs --criterion")
-    settings = load_settings().settings
     done = with_database(
-        settings,
-        lambda database: withdraw_it(
-            database, settings, case_id, WithdrawalKind(kind), reason, criterion_id=criterion,
+        lambda database, settings: withdraw_it(
+            database, settings, case_id, why, reason, criterion_id=criterion,
             revision=revision, by=by, key_file=signing_key, dry_run=dry_run,
-        ),
+        )
     )  # fmt: skip
     found = done.withdrawal
     what = found.case_id if found.criterion_id is None else f"{found.case_id}-{found.criterion_id}"
-    value = {
-        "number": None if dry_run and not done.already else found.number, "case_id": found.case_id,
-        "criterion_id": None if found.criterion_id is None else what, "kind": found.kind.value,
-        "reason": found.reason, "revision": found.revision, "new_revision": found.new_revision,
-        "already": done.already, "dry_run": dry_run, "snapshots": list(done.snapshots),
-        "errata": done.errata, "signed": done.signed,
-    }  # fmt: skip
+    value = attributes(found, "case_id kind reason revision new_revision") | {
+        "number": None if dry_run and not done.already else found.number,
+        "criterion_id": None if found.criterion_id is None else what, "dry_run": dry_run,
+    } | attributes(done, "already snapshots errata signed")  # fmt: skip
     print_result(value, as_json, lambda: _print_withdrawn(done, what, dry_run))
 
 
 def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:
     found = done.withdrawal
     if done.already:
-        print(
-            f"{what} was withdrawn already on {found.withdrawn_at:%Y-%m-%d} ({found.kind.value}: {found.reason}); "
-            "that stays"
-        )
+        print(f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})")
     else:
         print(f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})")
     if found.new_revision is not None:
         print(f"its case goes on as revision {found.new_revision}")
     print(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
     if done.errata is not None:
-        say(f"{done.errata} is written" + ("" if done.signed else ", not signed: there is no signing key"))
+        say(f"{done.errata} is written" + ("" if done.signed else ", unsigned: no signing key is set"))

@@ -1,1 +1,0 @@
-"""`medlive harvest`, `import` and `source`."""
