@@ -4,11 +4,14 @@ import inspect
 from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
-from typing import Annotated, Any, TypeVar, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
 from typer import Option
 
 from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.config import Settings
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
@@ -68,6 +71,13 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
+
+
+def read_settings() -> "Settings":
+    """The settings."""
+    from medlive.config import load_settings
+
+    return load_settings().settings
 
 
 def one_of(option: str, kind: type[Choice], text: str) -> Choice:

@@ -1,29 +1,28 @@
 """`medlive eval audit`: why the lowest-scoring answers of runs went wrong."""
 
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from medlive.cli.evaluation.options import Calls, JudgeOption, RunsArgument, UnpinnedOption
-from medlive.cli.evaluation.score import rests_on
-from medlive.cli.evaluation.spending import (
+from medlive.cli.evaluation.options import (
+    Calls,
+    Grader,
+    JudgeOption,
+    RunsArgument,
+    UnpinnedOption,
     check_answered,
     check_complete,
-    check_priced,
-    price_of,
+    plan_or_ask,
     print_plan,
-    say_limits,
 )
+from medlive.cli.evaluation.score import rests_on
 from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import print_result, print_table, progress, wait_for
-from medlive.errors import CheckFailed, UsageError
+from medlive.cli.output import attributes, print_result, print_table, progress
+from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.audit import AuditResult, AuditTable
-    from medlive.evaluation.scoring.graded import GradedRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -50,8 +49,8 @@ def audit(
     Without --auditor the role of the grader in config/models.toml is asked. What is on record is not asked again.
     Exit status 1 while cases are unaudited, 3 where no call was answered.
     """
-    from medlive.config import load_settings
-    from medlive.evaluation.audit import load_audit, plan_audit
+    from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.audit import audit_run, load_audit, plan_audit
     from medlive.evaluation.scoring.graded import load_graded
 
     _check_options(auditor, base_url, table_only, calls.dry_run)
@@ -61,28 +60,24 @@ def audit(
     if table_only:
         _report([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)
         return
-    settings = load_settings().settings
     budget = calls.budget()
 
-    async def plan() -> "Plan":
-        async with aclosing(calls.grader(settings, auditor, base_url)) as engine:
-            return plan_audit(
-                graded, engine.identity, bottom=bottom, concurrency=calls.concurrency,
-                allow_unpinned=allow_unpinned, price=price_of(engine),
-            )  # fmt: skip
+    def plan(engine: "Engine", **how: Any) -> Plan:
+        return plan_audit(graded, engine.identity, bottom=bottom, **how)
 
-    async def work() -> "list[AuditResult]":
-        async with aclosing(calls.grader(settings, auditor, base_url)) as engine:
-            check_priced(engine, budget)
-            return [await _audit(run, engine, bottom, calls, allow_unpinned, budget) for run in graded]
+    async def ask(engine: "Engine", **how: Any) -> "list[AuditResult]":
+        done = []
+        for run in graded:
+            with progress(f"cases of {run.label}") as tick:
+                done.append(await audit_run(run, engine, bottom=bottom, progress=tick, **how))
+        return done
 
-    if calls.dry_run:
-        found_plan = wait_for(plan())
-        print_plan(found_plan.about, found_plan, as_json)
-        say_limits(found_plan, budget)
-        return
-    found = wait_for(work())
-    _report([one.table for one in found], found, budget, runs, examples, as_json)
+    by = Grader(grader=auditor, base_url=base_url, allow_unpinned=allow_unpinned)
+    found = plan_or_ask(calls, by, budget, plan, ask)
+    if isinstance(found, Plan):
+        print_plan(found.about, found, budget, as_json)
+    else:
+        _report([one.table for one in found], found, budget, runs, examples, as_json)
 
 
 def _check_options(auditor: str | None, base_url: str | None, table_only: bool, dry_run: bool) -> None:
@@ -94,18 +89,6 @@ def _check_options(auditor: str | None, base_url: str | None, table_only: bool, 
         raise UsageError("--table and --dry-run exclude each other")
 
 
-async def _audit(
-    run: "GradedRun", engine: "Engine", bottom: int, calls: Calls, allow_unpinned: bool, budget: "Budget"
-) -> "AuditResult":
-    from medlive.evaluation.audit import audit_run
-
-    with progress(f"cases of {run.label}") as tick:
-        return await audit_run(
-            run, engine, bottom=bottom, concurrency=calls.concurrency, allow_unpinned=allow_unpinned,
-            budget=budget, progress=tick,
-        )  # fmt: skip
-
-
 def _report(
     tables: "list[AuditTable]",
     results: "list[AuditResult] | None",
@@ -114,7 +97,7 @@ def _report(
     examples: int,
     as_json: bool,
 ) -> None:
-    spent = [{"calls": r.calls, "reused": r.reused, "stopped": r.stopped} for r in results or ()]
+    spent = [attributes(result, "calls reused stopped") for result in results or ()]
     rows = [
         {"path": path, **table.as_json(examples), **cost}
         for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
@@ -138,9 +121,9 @@ def _check(unaudited: int, results: "list[AuditResult]") -> None:
     asked = [r for r in results if r.calls]
     if unaudited:
         check_answered([r.silence for r in asked], sum(r.calls for r in asked))
-    if stopped := next((r.stopped for r in results if r.stopped), None):
-        raise CheckFailed(f"{stopped}; {unaudited} cases are unaudited", hint="the same command goes on from here")
-    check_complete(unaudited, "cases are unaudited", None, hint="the same command, without --table, asks again")
+    stopped = next((r.stopped for r in results if r.stopped), None)
+    hint = "the same command, without --table, asks again"
+    check_complete(unaudited, "cases are unaudited", stopped, hint, always=True)
 
 
 def _print(tables: "list[AuditTable]", paths: list[Path], examples: int) -> None:

@@ -20,8 +20,8 @@ from medlive.cli.evaluation.options import (
     UnpinnedOption,
     read_mode,
 )
-from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of
-from medlive.cli.output import new_file, print_result, print_table, say, wait_for
+from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
+from medlive.cli.output import new_file, pick, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -63,7 +63,6 @@ def write(
     as_json: JsonOption = False,
 ) -> None:
     """Write the calls that grading would make as a batch file; nothing is sent."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.batch import BatchWritten, write_answers
     from medlive.evaluation.grading.batch import write_batch
 
@@ -73,19 +72,17 @@ def write(
         print_written(done, as_json)
         return
     which, asked = read_mode(mode), _read_shape(shape)
-    settings = load_settings().settings
 
     async def work() -> BatchWritten:
         calls = Calls(concurrency=1, api_key_env=api_key_env, parameters=parameters)
-        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
+        async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
             json_mode = getattr(engine, "json_mode", None)
             if json_mode is None:
-                raise UsageError(
-                    "the rules engine has no batch API", hint="name --grader and --base-url, or set roles.grader"
-                )
+                hint = "name --grader and --base-url, or set roles.grader"
+                raise UsageError("the rules engine has no batch API", hint=hint)
             return write_batch(
                 run_dir, engine.identity, file.out, shape=asked or json_mode, mode=which,
-                allow_unpinned=by.allow_unpinned, cache=cache.open(settings, engine),
+                allow_unpinned=by.allow_unpinned, cache=cache.open(engine),
                 most_requests=file.max_requests, most_bytes=file.max_bytes,
             )  # fmt: skip
 
@@ -106,11 +103,10 @@ def next_(
 ) -> None:
     """Write what the last batch left open as the next file, for the same grader and mode: what failed or has no
     result as it was, and a reply that held no verdict with what is wrong with it."""
-    from medlive.config import load_settings
     from medlive.evaluation.grading.batch import last_written, write_batch
 
-    shared = cache.open(load_settings().settings)
     check_batch_out(file.out, file.replace)
+    shared = cache.open()
     identity, mode, before = last_written(run_dir)
     done = write_batch(
         run_dir, identity, file.out, shape=_read_shape(shape) or before, mode=mode,
@@ -132,12 +128,11 @@ def submit(
     as_json: JsonOption = False,
 ) -> None:
     """Hand files of calls in to the endpoint's batch API; `batch status` says how they stand."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.batch import batch_kind, submit_batch
     from medlive.evaluation.runs.folder import read_info
     from medlive.service.wiring import open_batches
 
-    settings, states = load_settings().settings, []
+    settings, states = read_settings(), []
     for file in files:
         answers = batch_kind(run_dir, file) == "question"
         address = base_url or (read_info(run_dir).endpoint if answers else settings.roles.grader.base_url)
@@ -172,12 +167,11 @@ def read(
 ) -> None:
     """Take a batch's results into the run, checked as live replies are. Exit status 1 while what was asked for has
     no answer or no verdict, and for lines that are no results of this run."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.batch import read_answers
     from medlive.evaluation.grading.batch import read_batch
     from medlive.llm.wire import Price
 
-    settings = load_settings().settings
+    settings = read_settings()
     prices = {model: Price(p.input, p.output, p.cached) for model, p in settings.prices.items()}
     files = results or _fetch(run_dir, "question" if answers else "asked")
     if answers:
@@ -185,7 +179,7 @@ def read(
         kinds = ["ok", "truncated", "refused", "empty", "failed"]
         left, hint = "questions have no answer", "medlive eval batch write --answers, or run, asks again"
     else:
-        shared = cache.open(settings)
+        shared = cache.open()
         done = read_batch(run_dir, files, allow_unpinned=allow_unpinned, cache=shared, prices=prices)
         kinds = ["met", "not_met", "ungraded", "stale"]
         left = "criteria that were asked for are ungraded"
@@ -217,10 +211,9 @@ _LINES = ("again", "duplicates", "unknown", "damaged", "missing", "open")
 
 
 def _open_api(row: "Mapping[str, Any]") -> "BatchApi":
-    from medlive.config import load_settings
     from medlive.service.wiring import open_batches
 
-    return open_batches(load_settings().settings, row["endpoint"], row["api_key_env"])
+    return open_batches(read_settings(), row["endpoint"], row["api_key_env"])
 
 
 def _fetch(run_dir: Path, kind: str) -> list[Path]:
@@ -229,9 +222,8 @@ def _fetch(run_dir: Path, kind: str) -> list[Path]:
 
     submitted = read_batch_log(run_dir).submitted
     if not submitted:
-        raise UsageError(
-            f"no batch of {run_dir} was submitted", hint="name the result files, or run medlive eval batch submit"
-        )
+        hint = "name the result files, or run medlive eval batch submit"
+        raise UsageError(f"no batch of {run_dir} was submitted", hint=hint)
     files: list[Path] = []
     for number, row in enumerate(submitted, start=1):
         if row["calls"] != kind:
@@ -246,11 +238,12 @@ def _fetch(run_dir: Path, kind: str) -> list[Path]:
 
 
 def _print_states(files: list[str], states: "list[BatchState]", as_json: bool) -> None:
-    rows = [[s.id, file, s.status, s.calls, s.completed, s.failed] for file, s in zip(files, states, strict=True)]
+    value = [{"file": file, **asdict(state)} for file, state in zip(files, states, strict=True)]
+    columns = ["batch", "file", "status", "calls", "completed", "failed"]
     print_result(
-        [{"file": file, **asdict(state)} for file, state in zip(files, states, strict=True)],
+        value,
         as_json,
-        lambda: print_table(["batch", "file", "status", "calls", "completed", "failed"], rows),
+        lambda: print_table(columns, pick(value, "id file status calls completed failed")),
         notes=[f"{s.id}: {error}" for s in states for error in s.errors[:5]],
     )
 

@@ -1,6 +1,7 @@
 """`medlive eval bundle`, `verify-bundle` and `leaderboard`: a graded run as others can check it."""
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -16,8 +17,8 @@ from medlive.cli.evaluation.options import (
     RunArgument,
     SeedOption,
 )
-from medlive.cli.options import JsonOption, grouped, one_of
-from medlive.cli.output import check_as_json, print_checks, print_result, print_table, say
+from medlive.cli.options import JsonOption, grouped, one_of, read_settings
+from medlive.cli.output import attributes, check_as_json, print_checks, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -74,25 +75,22 @@ def bundle(
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
     write_bundle(files, out)
-    value = {
-        "path": out, "signed": None if key is None else key.public.id_text(), "answers": with_answers,
-        "files": {name: len(data) for name, data in files.items()},
-    }  # fmt: skip
-    rows = [[name, len(data)] for name, data in files.items()]
-    print_result(value, as_json, lambda: print_table(["file", "bytes"], rows), notes=[f"written: {out}"])
+    sizes = {name: len(data) for name, data in files.items()}
+    value = {"path": out, "signed": key and key.public.id_text(), "answers": with_answers, "files": sizes}
+    show = partial(print_table, ["file", "bytes"], sizes.items())
+    print_result(value, as_json, show, notes=[f"written: {out}"])
     if run.grader is not None and any(name != run.grader.model for name in run.grader.answered_by):
         say(f"Not all verdicts are by the pinned grader {run.grader.model}: verify-bundle refuses that.")
     if key is None:
-        say("Unsigned: nobody vouches for it, and nothing will prove whose it is. --signing-key signs it.")
+        say("Unsigned: its origin cannot be verified. --signing-key signs it.")
 
 
 def _errata(run: "GradedRun", given: Errata) -> "tuple[ErrataMode, RunErrata]":
-    from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.service.paths import snapshots_path
 
     chosen = one_of("--errata", ErrataMode, given.errata)
-    home = snapshots_path(load_settings().settings)
+    home = snapshots_path(read_settings())
     use = use_errata([run.run], chosen, ErrataSearch(given.errata_file, home, lenient=chosen is ErrataMode.IGNORE))
     for note in use.warnings([run.label]):
         say(note)
@@ -131,10 +129,10 @@ def verify_bundle(
 _MOST: Final = 5
 """Faults of a step that a table names; --json has the first twenty."""
 _TRUST: Final = {
-    "not signed": "Unsigned: nobody vouches for it; whoever changed it could have made every digest fit.",
-    "integrity": "Signed by the key that it names itself; anybody can make one. --public-key says whose.",
+    "not signed": "Unsigned: its origin cannot be verified; whoever changed it could have updated every digest.",
+    "integrity": "Signed with the key that it names itself, which proves no origin; give --public-key.",
     "origin": "Signed with a key that was given.",
-    "broken": "Its signature could not be looked at.",
+    "broken": "Its signature could not be checked.",
 }
 
 
@@ -203,10 +201,7 @@ def _print(found: "Leaderboard") -> None:
     if found.unranked:
         print_table(
             ["not ranked", "model", "why"],
-            [
-                [printable(r.path.name), printable(r.info.model)[:100] if r.info else None, why]
-                for r, why in found.unranked
-            ],
+            [[printable(r.path.name), r.info and printable(r.info.model)[:100], why] for r, why in found.unranked],
         )
 
 
@@ -220,21 +215,18 @@ def _place(snapshot: str | None) -> Path | None:
     """Where the snapshot lies. Raises BadInput where there is nothing."""
     if snapshot is None:
         return None
-    from medlive.config import load_settings
     from medlive.service.paths import snapshot_folder
 
-    return snapshot_folder(load_settings().settings, snapshot)
+    return snapshot_folder(read_settings(), snapshot)
 
 
 def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
     info = ranking.table.models[0].run.run.info
     shared = ranking.conditions
-    return {
-        "snapshot": info.cases.name, "snapshot_digest": info.cases.digest, "cases": info.cases.count,
-        "selection": info.cases.selection, "cases_digest": shared.rows,
-        "template": shared.template.model_dump(mode="json"),
-        "evidence": None if info.evidence is None else info.evidence.model_dump(mode="json"),
-        "grader": {n: getattr(shared.grader, n) for n in ("engine", "model", "mode", "prompt", "judge")},
+    return attributes(info.cases, "snapshot=name snapshot_digest=digest cases=count selection") | {
+        "cases_digest": shared.rows, "template": shared.template.model_dump(mode="json"),
+        "evidence": info.evidence and info.evidence.model_dump(mode="json"),
+        "grader": attributes(shared.grader, "engine model mode prompt judge"),
     }  # fmt: skip
 
 
@@ -243,11 +235,10 @@ def _key_of(report: "BundleReport") -> str | None:
 
 
 def _report_row(report: "BundleReport") -> dict[str, Any]:
-    return {
-        "path": report.path, "ok": report.ok, "complete": report.complete, "proven": report.proven,
-        "trust": report.trust.value, "key_id": _key_of(report),
-        "model": report.info.model if report.info else None,
-        "made_with": {"medlive": report.info.code_version, "numpy": report.info.numpy} if report.info else None,
+    info = report.info
+    return attributes(report, "path ok complete proven trust") | {
+        "key_id": _key_of(report), "model": info and info.model,
+        "made_with": info and attributes(info, "medlive=code_version numpy"),
         "steps": [check_as_json(step) for step in report.steps],
     }  # fmt: skip
 
@@ -262,21 +253,16 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
             {
                 "conditions": _conditions_row(ranking),
                 "bundles": [
-                    {"path": r.path, "model": r.info.model, "trust": r.trust.value, "key_id": _key_of(r),
-                     "bundle": r.info.files["scores.json"].digest}
+                    attributes(r, "path model=info.model trust")
+                    | {"key_id": _key_of(r), "bundle": r.info.files["scores.json"].digest}
                     for r in ranking.ranked
                     if r.info is not None
                 ],
-                "left_out": {
-                    "cases": list(ranking.left_out.cases),
-                    "criteria": [list(c) for c in ranking.left_out.criteria],
-                },
-                "notes": list(ranking.notes),
+                "left_out": attributes(ranking.left_out, "cases criteria"),
+                "notes": ranking.notes,
                 "scores": scores_json(ranking.table),
             }
             for ranking in found.rankings
         ],
-        "apart": [
-            {"path": r.path, "model": r.info.model if r.info else None, "why": w} for r, w in found.unranked
-        ],
+        "apart": [{"path": r.path, "model": r.info and r.info.model, "why": w} for r, w in found.unranked],
     }  # fmt: skip

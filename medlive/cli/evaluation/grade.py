@@ -1,24 +1,24 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
-from contextlib import aclosing
 from dataclasses import asdict
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
 
-from medlive.cli.evaluation.options import Cache, Calls, Grader, ModeOption, RunArgument, read_mode
-from medlive.cli.evaluation.spending import (
+from medlive.cli.evaluation.options import (
+    Cache,
+    Calls,
+    Grader,
+    ModeOption,
+    RunArgument,
     check_answered,
     check_complete,
-    check_priced,
-    price_of,
+    plan_or_ask,
     print_plan,
-    say_limits,
+    read_mode,
 )
 from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
-from medlive.errors import CheckFailed
+from medlive.cli.output import attributes, print_result, print_table, progress, say
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.repeats import RepeatResult
     from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
 
 
 @grouped
@@ -42,47 +43,42 @@ def grade(
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded, 3 where no call was answered."""
-    from medlive.config import load_settings
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.plan import plan_grading
     from medlive.evaluation.grading.repeats import repeat_run
 
-    which = read_mode(mode)
-    settings = load_settings().settings
-    budget = calls.budget()
+    which, budget = read_mode(mode), calls.budget()
 
-    async def work() -> "tuple[Judge, Plan | tuple[GradeResult, RepeatResult | None]]":
-        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
-            judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
-            shared = cache.open(settings, engine)
-            say(_who(judge))
-            if calls.dry_run:
-                return judge, plan_grading(
-                    run_dir, engine.identity, mode=which, concurrency=calls.concurrency,
-                    allow_unpinned=by.allow_unpinned, price=price_of(engine), cache=shared, repeats=repeats,
-                )  # fmt: skip
-            check_priced(engine, budget)
-            with progress("criteria") as tick:
-                done = await grade_run(
-                    run_dir, engine, mode=which, concurrency=calls.concurrency,
-                    allow_unpinned=by.allow_unpinned, budget=budget, cache=shared, progress=tick,
-                )  # fmt: skip
-            if repeats == 1 or done.stopped:
-                return judge, (done, None)
-            with progress("repeated verdicts") as tick:
-                again = await repeat_run(
-                    run_dir, engine, repeats=repeats, mode=which, concurrency=calls.concurrency,
-                    allow_unpinned=by.allow_unpinned, budget=budget, progress=tick,
-                )  # fmt: skip
-            return judge, (done, again)
+    def judged_by(engine: "Engine") -> Judge:
+        judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
+        say(_who(judge))
+        return judge
 
-    judge, found = wait_for(work())
-    if isinstance(found, tuple):
-        _report(*found, judge, budget, as_json)
-    else:
-        _print_plan(found, run_dir, judge, as_json)
-        say_limits(found, budget)
+    def plan(engine: "Engine", **how: Any) -> "tuple[Judge, Plan]":
+        judge, shared = judged_by(engine), cache.open(engine)
+        return judge, plan_grading(run_dir, engine.identity, mode=which, cache=shared, repeats=repeats, **how)
+
+    async def ask(engine: "Engine", **how: Any) -> "tuple[Judge, GradeResult, RepeatResult | None]":
+        judge, shared = judged_by(engine), cache.open(engine)
+        with progress("criteria") as tick:
+            done = await grade_run(run_dir, engine, mode=which, cache=shared, progress=tick, **how)
+        if repeats == 1 or done.stopped:
+            return judge, done, None
+        with progress("repeated verdicts") as tick:
+            again = await repeat_run(run_dir, engine, repeats=repeats, mode=which, progress=tick, **how)
+        return judge, done, again
+
+    found = plan_or_ask(calls, by, budget, plan, ask)
+    if len(found) == 3:
+        _report(found[1], found[2], found[0], budget, as_json)
+        return
+    judge, planned = found
+    about: dict[str, Any] = {"path": run_dir, "mode": judge.mode.value, **planned.about, "grader": _grader(judge)}
+    if not as_json:
+        names = {"settled": "graded", "cached": "in the cache", "repeated": "asked again"}
+        about = {names.get(name, name): n for name, n in planned.about.items() if n or name != "repeated"}
+    print_plan(about, planned, budget, as_json)
 
 
 def _who(judge: "Judge") -> str:
@@ -94,31 +90,16 @@ def _grader(judge: "Judge") -> dict[str, str]:
     return {"engine": who.engine, "model": who.model, "mode": judge.mode.value, "judge": judge.digest}
 
 
-def _print_plan(found: "Plan", run_dir: "Path", judge: "Judge", as_json: bool) -> None:
-    if as_json:
-        print_plan(
-            {"path": run_dir, "mode": judge.mode.value, **found.about, "grader": _grader(judge)}, found, as_json
-        )
-        return
-    names = {"settled": "graded", "cached": "in the cache", "repeated": "asked again"}
-    print_plan(
-        {names.get(name, name): n for name, n in found.about.items() if n or name != "repeated"}, found, False
-    )
-
-
-_SHOWN = (
-    "path", "criteria", "met", "not_met", "ungraded", "reused", "cached", "calls", "unanswered", "reasons",
-    "stopped", "notes",
-)  # fmt: skip
+_SHOWN = "path criteria met not_met ungraded reused cached calls unanswered reasons stopped notes"
 
 
 def _report(
     done: "GradeResult", repeated: "RepeatResult | None", judge: "Judge", budget: "Budget", as_json: bool
 ) -> None:
-    value: dict[str, Any] = {name: getattr(done, name) for name in _SHOWN}
-    value |= {"grader": _grader(judge), "spent": budget.as_json()}
-    stability = _stability(repeated) if repeated else {}
+    value = attributes(done, _SHOWN) | {"grader": _grader(judge), "spent": budget.as_json()}
+    stability: dict[str, Any] = {}
     if repeated:
+        stability = {**asdict(repeated.stability), **attributes(repeated, "calls missing")}
         value["stability"] = stability
 
     def show() -> None:
@@ -151,16 +132,9 @@ def _check(done: "GradeResult", repeated: "RepeatResult | None") -> None:
     if repeated and repeated.missing and repeated.calls:
         check_answered([repeated.silence], repeated.calls)
     stopped = done.stopped or (repeated.stopped if repeated else None)
-    if stopped:
-        raise CheckFailed(
-            f"{stopped}; {done.ungraded} criteria are ungraded", hint="the same command goes on from here"
-        )
-    check_complete(done.ungraded, "criteria are ungraded", None, hint="the same command grades them again")
+    hint = "the same command grades them again"
+    check_complete(done.ungraded, "criteria are ungraded", stopped, hint, always=True)
     check_complete(repeated.missing if repeated else 0, "repeated verdicts are missing", None)
-
-
-def _stability(repeated: "RepeatResult") -> dict[str, Any]:
-    return {**asdict(repeated.stability), "calls": repeated.calls, "missing": repeated.missing}
 
 
 def _cell(value: Any) -> Any:
@@ -173,44 +147,30 @@ def _cell(value: Any) -> Any:
 def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: JsonOption = False) -> None:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.direct import judge_direct as judge_run
     from medlive.evaluation.grading.direct import plan_direct
 
-    settings = load_settings().settings
     budget = calls.budget()
 
-    async def work() -> "Plan | DirectResult":
-        async with aclosing(calls.grader(settings, by.grader, by.base_url)) as engine:
-            if calls.dry_run:
-                return plan_direct(
-                    run_dir, engine.identity, concurrency=calls.concurrency, allow_unpinned=by.allow_unpinned,
-                    price=price_of(engine),
-                )  # fmt: skip
-            check_priced(engine, budget)
-            with progress("answers") as tick:
-                return await judge_run(
-                    run_dir, engine, concurrency=calls.concurrency, allow_unpinned=by.allow_unpinned,
-                    budget=budget, progress=tick,
-                )  # fmt: skip
+    async def ask(engine: "Engine", **how: Any) -> "DirectResult":
+        with progress("answers") as tick:
+            return await judge_run(run_dir, engine, progress=tick, **how)
 
-    found = wait_for(work())
+    def plan(engine: "Engine", **how: Any) -> Plan:
+        return plan_direct(run_dir, engine.identity, **how)
+
+    found = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(found, Plan):
-        print_plan({"path": run_dir, **found.about}, found, as_json)
-        say_limits(found, budget)
+        print_plan({"path": run_dir, **found.about}, found, budget, as_json)
     else:
         _report_direct(found, budget, as_json)
 
 
 def _report_direct(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
-    value = {
-        "path": done.path, "answers": done.answers, "scored": done.scored, "calls": done.calls,
-        "reasons": dict(done.reasons), "stopped": done.stopped, "spent": budget.as_json(),
-    }  # fmt: skip
     rows = [[done.path, done.answers, done.scored, done.calls]]
     print_result(
-        value,
+        attributes(done, "path answers scored calls reasons stopped") | {"spent": budget.as_json()},
         as_json,
         lambda: print_table(["run", "answers", "scored", "calls"], rows),
         notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],

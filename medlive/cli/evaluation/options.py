@@ -1,20 +1,28 @@
-"""Options that several commands of `medlive eval` take; a class is a group of them (`medlive.cli.options`)."""
+"""What several commands of `medlive eval` share: options (a class is a group of them), plans and budgets."""
 
 import json
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from typer import Argument, Option
 
-from medlive.errors import UsageError
+from medlive.cli.options import one_of, read_settings
+from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from medlive.config import Settings
+    from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import Mode
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
+    from medlive.llm.wire import Price
+
+P = TypeVar("P")
+T = TypeVar("T")
 
 CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")]
 
@@ -66,10 +74,11 @@ class Calls:
 
         return Budget(max_calls=self.max_calls, max_usd=self.max_usd, max_tokens=self.max_tokens)
 
-    def grader(self, settings: "Settings", model: str | None, base_url: str | None) -> "Engine":
+    def grader(self, model: str | None, base_url: str | None) -> "Engine":
         """The model that judges, by its name or as configured."""
         from medlive.service.wiring import grader_engine
 
+        settings = read_settings()
         return grader_engine(
             settings.roles.grader, model=model, base_url=base_url, api_key_env=self.api_key_env,
             concurrency=self.concurrency, prices=settings.prices, timeout_s=self.timeout,
@@ -93,14 +102,16 @@ class Cache:
     cache: Annotated[Path | None, Option(help="Where verdicts are shared [MEDLIVE_HOME].", file_okay=False)] = None
     no_cache: Annotated[bool, Option("--no-cache", help="Share no verdicts with other runs.")] = False
 
-    def open(self, settings: "Settings", engine: "Engine | None" = None) -> "GradeCache | None":
+    def open(self, engine: "Engine | None" = None) -> "GradeCache | None":
         """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
         from medlive.evaluation.grading.cache import GradeCache
 
         if self.no_cache and self.cache is not None:
             raise UsageError("--cache and --no-cache exclude each other")
         free = self.cache is None and engine is not None and engine.identity.engine == "rules"
-        return None if self.no_cache or free else GradeCache(self.cache or settings.home / "cache" / "grades")
+        return (
+            None if self.no_cache or free else GradeCache(self.cache or read_settings().home / "cache" / "grades")
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,6 +159,95 @@ def read_mode(name: str) -> "Mode":
     """The mode of that name. Raises UsageError for another."""
     from medlive.evaluation.model import Mode
 
-    if name not in set(Mode):
-        raise UsageError(f"--mode {name}: choose criterion or rubric")
-    return Mode(name)
+    return one_of("--mode", Mode, name)
+
+
+def plan_or_ask(
+    calls: Calls, by: Grader, budget: "Budget", plan: Callable[..., P], ask: Callable[..., Awaitable[T]]
+) -> P | T:
+    """What `plan` returns with --dry-run, else what `ask` returns after the grader's calls.
+
+    Both are given the engine, `concurrency` and `allow_unpinned`; `plan` also `price`, `ask` also `budget`.
+    """
+
+    async def run() -> P | T:
+        how: dict[str, Any] = {"concurrency": calls.concurrency, "allow_unpinned": by.allow_unpinned}
+        async with aclosing(calls.grader(by.grader, by.base_url)) as engine:
+            if calls.dry_run:
+                return plan(engine, price=_price_of(engine), **how)
+            from medlive.service.wiring import check_priced
+
+            check_priced(budget.max_usd, {engine.identity.model: _price_of(engine)})
+            return await ask(engine, budget=budget, **how)
+
+    return wait_for(run())
+
+
+def _price_of(engine: "Engine") -> "Price | None":
+    """What an engine's model costs: nothing for the rules of this process; None: unknown, as of any endpoint's
+    without a price, whatever its model is called."""
+    from medlive.llm.wire import Price
+
+    # Only an endpoint's engine has a price.
+    found: Price | None = getattr(engine, "price", Price(0.0, 0.0))
+    return found
+
+
+def _say_limits(plan: "Plan", budget: "Budget") -> None:
+    if budget.max_calls is not None and budget.max_calls < plan.calls:
+        say(f"--max-calls {budget.max_calls}: so many of the {plan.calls} calls would be made")
+    if budget.max_tokens is not None and budget.max_tokens < plan.input_tokens + plan.output_tokens:
+        say(f"--max-tokens {budget.max_tokens} would end the work before all {plan.calls} calls are made")
+    if budget.max_usd is not None and plan.usd is not None and budget.max_usd < plan.usd:
+        say(f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made")
+
+
+def check_answered(silences: "Iterable[EndpointUnavailable | None]", calls: int) -> None:
+    """Raises EndpointUnavailable where calls were made and none was answered; `silences`: of each part of the work
+    that made any, why its last call failed (`Health.silence`)."""
+    found = list(silences)
+    if found and (last := found[-1]) is not None and None not in found:
+        raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
+
+
+def check_complete(
+    left: int, what: str, stopped: str | None, hint: str = "the same command asks again", *, always: bool = False
+) -> None:
+    """Raises CheckFailed where `left` of something are not done; `stopped`: which limit ended the work.
+
+    With `always`, a limit that ended the work is a failure although nothing is left.
+    """
+    if stopped and (left or always):
+        raise CheckFailed(f"{stopped}; {left} {what}", hint="the same command goes on from here")
+    if left:
+        raise CheckFailed(f"{left} {what}", hint=hint)
+
+
+def print_plan(about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json: bool) -> None:
+    """Print what calls would take, after what they are about, and which limits would end the work before."""
+    if as_json:
+        print_json({**about, **{name: n for name, n in asdict(plan).items() if name != "about"}})
+    else:
+        _print_plan(about, plan)
+    _say_limits(plan, budget)
+
+
+def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
+    shown = {name: value for name, value in about.items() if name != "path"}
+    print_table(
+        [*shown, "calls", "input tokens", "of these cacheable", "output tokens", "USD", "USD with a prefix cache",
+         "seconds"],
+        [[*shown.values(), plan.calls, plan.input_tokens, plan.cacheable_tokens, plan.output_tokens,
+          *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds))]],
+    )  # fmt: skip
+    say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
+    if plan.usd is None:
+        from medlive.config import models_file
+
+        say(f"money unknown: the model has no price under [prices] in {models_file()}")
+    if plan.seconds is None and plan.calls:
+        say("time unknown: too few calls of this model are on record to take its latency from")
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None else round(value, 4 if value < 1 else 2)

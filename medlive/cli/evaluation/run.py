@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from typer import Option
 
@@ -16,12 +16,14 @@ from medlive.cli.evaluation.options import (
     ModeOption,
     ParametersOption,
     RunArgument,
+    check_answered,
+    check_complete,
+    print_plan,
     read_mode,
     read_parameters,
 )
-from medlive.cli.evaluation.spending import check_answered, check_complete, print_plan, say_limits
-from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped, read_settings
+from medlive.cli.output import attributes, print_result, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
 
@@ -97,11 +99,10 @@ def run(
 ) -> None:
     """Ask a model about every case. The same command goes on where it stopped, and asks again for answers that
     failed or were empty."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.batch import BatchWritten
     from medlive.evaluation.asking.plan import Plan
 
-    settings = load_settings().settings
+    settings = read_settings()
     chosen = asking.candidate(settings, calls)
     book = asking.book(settings)
     case_set, arm = _select(settings, _load(settings, cases, unverified), part, limit, asking)
@@ -109,8 +110,7 @@ def run(
     budget = calls.budget()
     found = wait_for(_ask(case_set, out, asking, chosen, book, arm, calls, budget, batch))
     if isinstance(found, Plan):
-        print_plan(found.about, found, as_json)
-        say_limits(found, budget)
+        print_plan(found.about, found, budget, as_json)
     elif isinstance(found, BatchWritten):
         print_written(found, as_json, none_left="every case has an answer: no file was written")
     else:
@@ -204,7 +204,7 @@ def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
 
 
 def _place(settings: "Settings", cases: str) -> Path:
-    """Where the cases lie. Raises BadInput where nothing does, and it is no version either."""
+    """Where the cases lie. Raises BadInput where nothing does."""
     from medlive.service.paths import snapshot_folder
     from medlive.snapshot.model import week_end
 
@@ -228,8 +228,7 @@ def _say_all(notes: Sequence[str]) -> None:
 def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
-    names = ("path", "cases", "asked", "missing", "stopped", "notes")
-    value: dict[str, Any] = {name: getattr(done, name) for name in names} | {"states": states}
+    value = attributes(done, "path cases asked missing stopped notes") | {"states": states}
     print_result(
         value | ({"spent": budget.as_json()} if budget else {}),
         as_json,
@@ -247,11 +246,8 @@ def _check_answers(done: "RunResult", open_: int) -> None:
 
     if open_ and done.asked:
         check_answered([done.silence], done.asked)
-    if done.stopped and (open_ or done.states.get(AnswerState.EMPTY, 0)):
-        raise CheckFailed(
-            f"{done.stopped}; {open_} cases have no answer", hint="the same command goes on from here"
-        )
-    check_complete(open_, "cases have no answer", None, hint="the same command asks for them again")
+    hint, empty = "the same command asks for them again", done.states.get(AnswerState.EMPTY, 0)
+    check_complete(open_, "cases have no answer", done.stopped, hint, always=bool(empty))
 
 
 def import_(
@@ -270,12 +266,11 @@ def import_(
     as_json: JsonOption = False,
 ) -> None:
     """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
-    from medlive.config import load_settings
     from medlive.evaluation.grading.imports import import_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.service.wiring import grader_identity
 
-    settings = load_settings().settings
+    settings = read_settings()
     case_set = _load(settings, cases, unverified)
     place = _place(settings, cases)
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
@@ -285,12 +280,8 @@ def import_(
         benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
     )  # fmt: skip
     if open_ := _print_answers(replace(done.run, notes=done.notes), as_json):
-        how = (
-            "medlive eval run asks for them, with the same --template and --parameters"
-            if template
-            else "for medlive eval run to ask for them, import into a new folder, with --template and --parameters"
-        )
-        say(f"{open_} cases have no answer; {how}")
+        anew = "with the same" if template else "after an import into a new folder with"
+        say(f"{open_} cases have no answer; medlive eval run asks for them, {anew} --template and --parameters")
 
 
 def export(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from typer import Option
 
 from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
-from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of
+from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
 from medlive.cli.output import dimmed, new_file, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
@@ -21,7 +21,6 @@ _MOST_IDLE = 5
 
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
-    from medlive.config import load_settings
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
@@ -33,7 +32,7 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     basis = one_of("--cases", CaseBasis, how.basis)
     registry = registry_of(how.models)
     search = ErrataSearch(
-        errata.errata_file, snapshots_path(load_settings().settings), public_key_of(errata.public_key),
+        errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
         mode is ErrataMode.IGNORE,
     )  # fmt: skip
     places = [path.resolve() for path in runs]
@@ -54,10 +53,9 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
 
 def registry_of(models: Path | None) -> Any:
     """The `Registry` of that file, or of the settings."""
-    from medlive.config import load_settings
     from medlive.evaluation.asking.registry import load_registry, read_registry
 
-    return read_registry(models) if models else load_registry(load_settings().settings.candidates)
+    return read_registry(models) if models else load_registry(read_settings().candidates)
 
 
 @grouped

@@ -281,7 +281,7 @@ def test_the_commands_tell_it_in_words_and_exit_statuses(room: Room, tmp_path: P
     write_bundle(room.files, tmp_path / "unsigned.zip")
     unsigned = call("verify-bundle", tmp_path / "unsigned.zip")
     assert unsigned.exit_code == 4
-    assert "Unsigned: nobody vouches for it" in unsigned.stderr
+    assert "Unsigned: its origin cannot be verified" in unsigned.stderr
     assert call("verify-bundle", tmp_path / "unsigned.zip", *keys).exit_code == 1
     assert call("leaderboard", tmp_path / "unsigned.zip", "--most-unscored", 0.5).exit_code == 4
     again = call("verify-bundle", out, "--snapshot", "2026.W47", "--to-run", tmp_path / "run")

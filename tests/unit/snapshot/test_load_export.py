@@ -131,7 +131,7 @@ def test_the_command_exports_by_the_files_name(
     printed = json.loads(told.out)
     assert (printed["cases"], printed["of_cases"], printed["format"]) == (3, 6, "jsonl")
     assert printed["snapshot_digest"] == loaded.digest
-    assert "no snapshot" in told.err
+    assert "cite the snapshot" in told.err
     assert len(out.read_bytes().splitlines()) == 3
     assert run([*call[:4], str(tmp_path / "what.txt")]) == 2
     assert "--format" in capsys.readouterr().err
