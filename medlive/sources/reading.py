@@ -51,6 +51,11 @@ _MAX_DEPTH = 512
 MAX_BYTES = 8 * 2**20
 """Most bytes of one page's markup; the fetcher cuts bodies off at the same size."""
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
+_MAX_ATTRIBUTES = 2000
+_WHOLE_TAG = re.compile(rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?")
+# As the parser reads values: one without quotes goes on to the next space whatever it holds.
+_VALUE = re.compile(rb"(?<=[^\s/=])=\s*+(?:\"[^\"]*+\"=*+|'[^']*+'=*+|[^\s>\"'][^\s>]*+)")
+_BETWEEN = re.compile(rb"[\s/\"']+")
 _END = re.compile(rb"</html", re.IGNORECASE)
 _NEWLINES = re.compile(r"\n{3,}")
 
@@ -73,7 +78,8 @@ def parse(source: Page | str) -> LexborHTMLParser:
     """Parse a page or a fragment of markup.
 
     Raises:
-        LayoutError: if a page is cut off, too large, or so deeply nested that parsing takes quadratic time.
+        LayoutError: if a page is cut off or too large, or its nesting or a tag's attributes would take the parser
+            quadratic time.
     """
     if isinstance(source, Page):
         markup, url = source.text.encode("utf-8"), source.url
@@ -86,7 +92,17 @@ def parse(source: Page | str) -> LexborHTMLParser:
         raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
+    if any(_is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)):
+        raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
+
+
+def _is_crowded(tag: bytes) -> bool:
+    """Whether a tag has so many attributes that the parser, comparing each with all before it, would be slow."""
+    if len(tag) < 2 * _MAX_ATTRIBUTES:
+        return False
+    names, values = _VALUE.subn(b"", tag)
+    return values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES
 
 
 def _is_too_deep(markup: bytes) -> bool:

@@ -27,7 +27,7 @@ def hub(tmp_path: Path) -> Iterator[Hub]:
         yield running
 
 
-def instance(tmp_path: Path, hub: Hub, **more: str) -> Instance:
+def instance(tmp_path: Path, hub: Hub) -> Instance:
     home = tmp_path / "home"
     home.mkdir(exist_ok=True)
     environment = {
@@ -36,7 +36,7 @@ def instance(tmp_path: Path, hub: Hub, **more: str) -> Instance:
         "HF_TOKEN": TOKEN,
         "HF_HUB_OFFLINE": "0",
     }
-    return Instance(home, None, environment | {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"} | more)
+    return Instance(home, None, environment | {"HF_HUB_DISABLE_XET": "1", "HF_HUB_DISABLE_TELEMETRY": "1"})
 
 
 def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None:
@@ -57,11 +57,8 @@ def test_one_command_fetches_the_pinned_models(tmp_path: Path, hub: Hub) -> None
     assert not [path for _, path in hub.requests[requests:] if "safetensors" in path], "fetched once"
 
 
-def test_a_hub_that_refuses_or_cannot_be_reached_is_reported(tmp_path: Path, hub: Hub) -> None:
+def test_a_hub_that_refuses_is_reported(tmp_path: Path, hub: Hub) -> None:
     hub.repositories.clear()
     done = instance(tmp_path, hub).run("evidence", "models", "--download", status=3)
     assert "ncbi/MedCPT-Query-Encoder cannot be downloaded" in " ".join(done.err.split())
-    nowhere = instance(tmp_path, hub, HF_ENDPOINT="http://127.0.0.1:9")
-    done = nowhere.run("evidence", "models", "--download", status=3)
-    assert "cannot be downloaded" in done.err
     assert "by hand" in done.err

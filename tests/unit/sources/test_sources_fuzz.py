@@ -216,6 +216,12 @@ def test_hostile_pages_are_read_or_refused(kind: str) -> None:
             check(result)
 
 
+@pytest.mark.parametrize("kind", [kind for kind in sorted(HOSTILE) if kind.startswith("attributes")])
+def test_a_tag_whose_attributes_would_take_hours_is_not_parsed(kind: str) -> None:
+    with pytest.raises(LayoutError, match="attributes in a tag"):
+        parse(HOSTILE[kind].decode())
+
+
 def test_the_size_of_a_page_is_capped() -> None:
     page = Page(URLS["sdn"], b"x" * MAX_BYTES + b"</html>")
     with pytest.raises(LayoutError, match="bytes of markup"):
