@@ -31,13 +31,7 @@ from medlive.evaluation.bundles.files import (
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, CasesUse, RunFolder, RunInfo, TemplateUse
-from medlive.evaluation.scoring.errata import (
-    ErrataMode,
-    FoundErrata,
-    RunErrata,
-    emptied_cases,
-    without,
-)
+from medlive.evaluation.scoring.errata import ErrataMode, FoundErrata, RunErrata, emptied_cases, without
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import Estimate, score_runs

@@ -23,14 +23,7 @@ from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import (
-    SIGNATURE,
-    SUMS,
-    TooLong,
-    list_files,
-    printable,
-    read_small,
-)
+from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, list_files, printable, read_small
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"
