@@ -24,12 +24,12 @@ import numpy as np
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.human_tables import decode_text, read_bytes
-from medlive.evaluation.agreement.humans import factuality, frank_rows, kqa_rows
+from medlive.evaluation.agreement.humans import decode_text, factuality, frank_rows, kqa_rows
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.agreement.reliability import PairAgreement
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import Estimate, Floats

@@ -4,7 +4,6 @@ Writes blank sheets as for LiveMedBench's Table 1 and evaluates the ratings. Sca
 query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Needs only a run's cases.
 """
 
-import random
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -15,8 +14,9 @@ import numpy as np
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.human_tables import decode_text, list_faults, read_bytes, read_table
+from medlive.evaluation.agreement.humans import decode_text, list_faults, read_table
 from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
+from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.statistics.agreement import ac1_of_sums, rater_sums
@@ -89,20 +89,16 @@ def write_quality_sheets(
     """Write a blank sheet for each rater; arguments and errors as for `sheets.write_sheets`."""
     cases = open_run(run_dir).cases
     chosen = draw_cases((case.case_id for case in cases), sample, seed)
-    kept = [case for case in cases if case.case_id in chosen]
-
-    def rows(rater: str) -> list[list[str]]:
-        out: list[list[str]] = []
-        for place, case in enumerate(random.Random(f"{seed}/{rater}").sample(kept, len(kept)), start=1):
-            texts = [case.question, case.advice]
-            for item in _items(case):
-                head = [item.id, rater, str(len(out) + 1), str(place), case.language, item.aspect]
-                out.append([*head, *texts, item.criterion, "", ""])
-                # The texts are only in the first row of a case.
-                texts = ["", ""]
-        return out
-
-    return put_sheets(folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, len(kept))
+    rows = [
+        [
+            {"item": item.id, "language": case.language, "aspect": item.aspect, "question": case.question,
+             "advice": case.advice, "criterion": item.criterion}
+            for item in _items(case)
+        ]
+        for case in cases
+        if case.case_id in chosen
+    ]  # fmt: skip
+    return put_sheets(folder, raters, "how-to-rate-cases.txt", COLUMNS, rows, seed, mix=False)
 
 
 def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: int = 0) -> Quality:
@@ -158,14 +154,13 @@ def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tu
     faults: list[str] = []
     skipped = Counter[str]()
     for path in files:
-        table = read_table(decode_text(read_bytes(path), path.name)[0], path.name, ("item", "rater", "rating"))
-        faults += [f"{path.name}: {table.unit} {number}: {what}" for number, what in table.faults]
-        for number, values in table.rows:
+        text = decode_text(read_bytes(path), path.name)[0]
+        for place, values in read_table(text, path.name, ("item", "rater", "rating")):
             try:
                 if (why := _add(given, values, items)) is not None:
                     skipped[why] += 1
             except ValueError as exc:
-                faults.append(f"{path.name}: {table.unit} {number}: {exc}")
+                faults.append(f"{path.name}: {place}: {exc}")
     if faults:
         raise BadInput(
             list_faults(faults), hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
@@ -180,27 +175,21 @@ def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tu
     return given, tuple(raters), [f"{n} {why}" for why, n in sorted(skipped.items())]
 
 
-def _add(given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]) -> str | None:
-    """Add a row's rating; why not, where it is left out. Raises ValueError where it is invalid."""
-    item, rater, rating = (_text(values.get(name)) for name in ("item", "rater", "rating"))
+def _add(given: Ratings, values: Mapping[str, Any] | str, items: Mapping[str, Item]) -> str | None:
+    """Add a row's rating, or return why it is left out. Raises ValueError if it is invalid."""
+    if isinstance(values, str):
+        raise ValueError(values)
+    cells = (values.get(name) for name in ("item", "rater", "rating"))
+    item, rater, rating = ("" if c is None or isinstance(c, bool) else str(c).strip() for c in cells)
     if not item or not rater:
         raise ValueError("item and rater are required")
     if item not in items:
         return _UNKNOWN
     if not rating:
         return "ratings have no decision and are left out"
-    value = _rating(rating, ASPECTS[items[item].aspect])
-    if given.setdefault(item, {}).setdefault(rater, value) != value:
+    most, number = ASPECTS[items[item].aspect] - 1, rating.removesuffix(".0")
+    if number not in map(str, range(most + 1)):
+        raise ValueError(f"rating must be a whole number from 0 to {most}, found {rating[:40]!r}")
+    if given.setdefault(item, {}).setdefault(rater, int(number)) != int(number):
         raise ValueError(f"{rater!r} contradicts their earlier rating of {item}")
     return None
-
-
-def _text(value: object) -> str:
-    """A cell or a JSON number as text; "" if missing."""
-    return "" if value is None or isinstance(value, bool) else str(value).strip()
-
-
-def _rating(text: str, values: int) -> int:
-    if text.removesuffix(".0") not in map(str, range(values)):
-        raise ValueError(f"rating must be a whole number from 0 to {values - 1}, found {text[:40]!r}")
-    return int(text.removesuffix(".0"))

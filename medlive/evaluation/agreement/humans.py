@@ -13,6 +13,8 @@ Two published sets are read as they are: K-QA's CSV (physicians on statements) a
 summaries).
 """
 
+import csv
+import io
 import json
 import math
 import unicodedata
@@ -24,19 +26,17 @@ from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.human_tables import (
-    FORMAT_HINT,
-    MOST_FAULTS,
-    csv_rows,
-    decode_text,
-    list_faults,
-    read_bytes,
-    read_table,
-)
+from medlive.evaluation.log import read_bytes
 
 Place = tuple[str, str]
 """(case id, criterion id)."""
 
+MOST_FAULTS: Final = 5
+"""How many faults an error message lists; the others are counted."""
+FORMAT_HINT: Final = (
+    "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
+)
+_WORKBOOK: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
     False: ("false", "0", "0.0", "no", "n", "not met", "not_met", "unmet", "否", "不满足", "不符合", "未满足",
@@ -91,17 +91,9 @@ class RatingCollector:
     """Where an item is not one of the run's."""
     unscored: int = 0
 
-    def where(self, name: str, unit: str, number: int) -> str:
+    def where(self, name: str, place: str) -> str:
         """A row's place in messages."""
-        return f"{unit} {number}" if len(self.names) == 1 else f"{name} {unit} {number}"
-
-    def place(self, item: str, case_id: str, criterion: str) -> Place | None:
-        """The criterion of an item, or of both ids; None if the run lacks the item. ValueError without a run."""
-        if not item:
-            return case_id, criterion
-        if self.items is None:
-            raise ValueError(f"item {item[:40]!r} can only be read together with its run")
-        return self.items.get(item)
+        return place if len(self.names) == 1 else f"{name} {place}"
 
     def verdict(self, where: str, place: Place | None, rater: str, met: bool | None) -> None:
         """Record a rater's verdict on a criterion; None is one of another run."""
@@ -204,30 +196,33 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
     if text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
         found.formats["frank"] = None
         for (article, model), row in frank_rows(text, name).items():
-            found.score(found.where(name, "line", 1), f"{article}/{model}", "annotators", factuality(row, name))
+            found.score(found.where(name, "line 1"), f"{article}/{model}", "annotators", factuality(row, name))
     elif all(column in head for column in (*_KQA_COLUMNS, "label_0")):
         found.formats["kqa"] = None
         _read_kqa(text, name, found)
     else:
         found.formats["medlive"] = None
-        table = read_table(text, name, ("case_id|item", "rater"))
-        found.faults += [f"{found.where(name, table.unit, number)}: {what}" for number, what in table.faults]
-        for number, values in table.rows:
-            where = found.where(name, table.unit, number)
+        for place, values in read_table(text, name, ("case_id|item", "rater")):
+            where = found.where(name, place)
             try:
                 _add_row(where, values, found)
             except ValueError as exc:
                 found.faults.append(f"{where}: {exc}")
 
 
-def _add_row(where: str, values: Mapping[str, Any], found: RatingCollector) -> None:
-    """Add the ratings of a row. Raises ValueError where it is none."""
+def _add_row(where: str, values: Mapping[str, Any] | str, found: RatingCollector) -> None:
+    """Add the ratings of a row. Raises ValueError if it is invalid."""
+    if isinstance(values, str):
+        raise ValueError(values)
     rater, item, case_id, criterion = (_name(values.get(n)) for n in ("rater", "item", "case_id", "criterion_id"))
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
+    if item and found.items is None and has_verdict:
+        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
     if has_verdict:
-        found.verdict(where, found.place(item, case_id, criterion), rater, _met(values["met"]))
+        place = (found.items or {}).get(item) if item else (case_id, criterion)
+        found.verdict(where, place, rater, _met(values["met"]))
     # A column that is empty beside a verdict is not a score that could not be given.
     if case_id and "score" in values and not (has_verdict and values["score"] in (None, "")):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))
@@ -301,7 +296,7 @@ def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
     `label_0`, `label_1` …; `majority_label` is not a rater.
     """
     for line, place, row in kqa_rows(text, name):
-        where = found.where(name, "line", line)
+        where = found.where(name, f"line {line}")
         for column, label in row.items():
             if not column.startswith("label_"):
                 continue
@@ -331,3 +326,110 @@ def factuality(row: Mapping[str, Any], name: str) -> float:
             f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
         )
     return float(value)
+
+
+def list_faults(faults: Sequence[str]) -> str:
+    """The first faults and the number of others, for an error message."""
+    more = len(faults) - MOST_FAULTS
+    return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def decode_text(data: bytes, name: str) -> tuple[str, bool]:
+    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
+
+    GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
+    encoding is taken for it. Raises BadInput if the file is empty or in an unsupported encoding.
+    """
+    if data.startswith(_WORKBOOK):
+        raise BadInput(f"{name} is a workbook or an archive, expected text", hint='save the sheet as "CSV UTF-8"')
+    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    first: UnicodeDecodeError | None = None
+    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "gb18030"):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError as exc:
+            first = first or exc
+            continue
+        if not text.strip():
+            raise BadInput(f"{name} is empty")
+        return text, encoding == "gb18030"
+    line, label = data[: first.start if first else 0].count(b"\n") + 1, "UTF-16" if utf16 else "UTF-8"
+    raise BadInput(f"{name}: line {line}: not valid {label}", hint='save the file as "CSV UTF-8"') from first
+
+
+def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+    """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
+
+    Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
+
+    Args:
+        text: The file's text.
+        name: The file's name, for messages.
+        needed: The columns that CSV must have, or their alternatives: "case_id|item".
+
+    Raises:
+        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed))
+        return
+    value = _json(text)
+    if isinstance(value, ValueError):
+        lines = enumerate(text.split("\n"), start=1)
+        values = [(f"line {number}", _json(line)) for number, line in lines if line.strip()]
+    else:
+        inner = value.get("ratings") if isinstance(value, dict) else value
+        listed = inner if isinstance(inner, list) else [value]
+        unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
+        values = [(f"{unit} {number}", one) for number, one in enumerate(listed, start=1)]
+    for place, one in values:
+        fault = str(one) if isinstance(one, ValueError) else f"expected an object, found a {type(one).__name__}"
+        yield place, one if isinstance(one, dict) else fault
+
+
+def _json(text: str) -> Any:
+    """The parsed JSON, or a ValueError that says why there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        return ValueError(f"not valid JSON: {str(exc)[:80]}")
+
+
+def csv_rows(
+    text: str, name: str, needed: Sequence[str], *, fold: bool = True
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
+
+    Arguments and errors as for `read_table`; `fold` folds column names to lower case.
+    """
+    csv.field_size_limit(64 * 1024 * 1024)
+    before = 1 if text[:4].lower() == "sep=" else 0
+    header, known = "".join(text.split("\n")[before : before + 1]).lower(), "|".join(needed).lower().split("|")
+    delimiter = max(",;\t", key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)))
+    stream = io.StringIO(text, newline="")
+    for _ in range(before):
+        stream.readline()
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
+    line = 1 + before
+    try:
+        columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
+        _check_columns(columns, needed, f"{name}: line {line}")
+        line = reader.line_num + 1 + before
+        for fields in reader:
+            # Ignore trailing delimiters.
+            if any(value.strip() for value in fields[len(columns) :]):
+                raise BadInput(f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns")
+            if any(fields):
+                yield line, dict(zip(columns, fields, strict=False))
+            line = reader.line_num + 1 + before
+    except csv.Error as exc:
+        why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
+        raise BadInput(f"{name}: line {line}: {why}") from exc
+
+
+def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
+    if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
+        hint = f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint)
+    if len(set(columns) - {""}) < sum(map(bool, columns)):
+        raise BadInput(f"{where}: two columns have the same name")

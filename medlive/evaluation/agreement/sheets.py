@@ -6,10 +6,9 @@ out. The order of cases, and of criteria in a case, is drawn for each rater.
 """
 
 import csv
-import io
 import random
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -130,49 +129,57 @@ def _items(run_dir: Path) -> tuple[Item, ...]:
 
 
 def _write(folder: Path, raters: Sequence[str], items: Sequence[Item], seed: int) -> Sheets:
-    cases: dict[str, list[Item]] = {}
-    for item in items:
-        cases.setdefault(item.case.case_id, []).append(item)
-
-    def rows(rater: str) -> list[list[str]]:
-        draw = random.Random(f"{seed}/{rater}")
-        groups = list(cases.values())
-        draw.shuffle(groups)
-        out: list[list[str]] = []
-        for place, group in enumerate(groups, start=1):
-            texts = [group[0].case.question, group[0].answer.response]
-            for item in draw.sample(group, len(group)):
-                head = [item.id, rater, str(len(out) + 1), str(place), item.case.language]
-                out.append([*head, *texts, item.criterion.criterion, "", ""])
-                # The texts are only in the first row of an answer.
-                texts = ["", ""]
-        return out
-
-    return put_sheets(folder, raters, "how-to-rate-answers.txt", COLUMNS, rows, len(cases))
+    cases: dict[str, list[dict[str, str]]] = {}
+    for one in items:
+        row = {
+            "item": one.id, "language": one.case.language, "question": one.case.question,
+            "answer": one.answer.response, "criterion": one.criterion.criterion,
+        }  # fmt: skip
+        cases.setdefault(one.case.case_id, []).append(row)
+    return put_sheets(folder, raters, "how-to-rate-answers.txt", COLUMNS, list(cases.values()), seed, mix=True)
 
 
 def put_sheets(
-    folder: Path,
-    raters: Sequence[str],
-    guide: str,
-    columns: Sequence[str],
-    rows_of: Callable[[str], list[list[str]]],
-    cases: int,
-) -> Sheets:
-    """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`."""
+    folder: Path, raters: Sequence[str], guide: str, columns: Sequence[str],
+    cases: Sequence[Sequence[Mapping[str, str]]], seed: int, *, mix: bool,
+) -> Sheets:  # fmt: skip
+    """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`.
+
+    Args:
+        folder: Where to write.
+        raters: The raters' names.
+        guide: The guide's file in this package.
+        columns: The sheet's columns.
+        cases: Each case's rows; rater, number and case are added, and long texts are only in the first row.
+        seed: Seed of the order.
+        mix: Whether to draw the order of a case's rows too.
+    """
     paths = _paths(folder, raters)
-    sheets = [rows_of(name) for name in paths]
+    sheets = {path: _rows(rater, cases, seed, mix) for rater, path in paths.items()}
     how = folder / "how-to-rate.txt"
     try:
         folder.mkdir(parents=True, exist_ok=True)
         text = files("medlive.evaluation.agreement").joinpath(guide).read_text("utf-8")
         how.write_text(text, encoding="utf-8-sig")
-        for path, rows in zip(paths.values(), sheets, strict=True):
-            path.write_text(_csv([columns, *rows]), encoding="utf-8-sig", newline="")
+        for path, rows in sheets.items():
+            with path.open("w", encoding="utf-8-sig", newline="") as out:
+                writer = csv.DictWriter(out, columns, restval="", extrasaction="ignore")
+                writer.writeheader()
+                writer.writerows({name: _cell(text) for name, text in row.items()} for row in rows)
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
-    cut = sum(len(text) >= MOST_CELL for row in sheets[0] for text in row)
-    return Sheets((how, *paths.values()), len(sheets[0]), cases, cut)
+    first = next(iter(sheets.values()))
+    cut = sum(len(text) >= MOST_CELL for row in first for text in row.values())
+    return Sheets((how, *sheets), len(first), len(cases), cut)
+
+
+def _rows(rater: str, cases: Sequence[Sequence[Mapping[str, str]]], seed: int, mix: bool) -> list[dict[str, str]]:
+    draw, out = random.Random(f"{seed}/{rater}"), list[dict[str, str]]()
+    for place, rows in enumerate(draw.sample(cases, len(cases)), start=1):
+        for n, row in enumerate(draw.sample(rows, len(rows)) if mix else rows):
+            texts = {} if n == 0 else {"question": "", "answer": "", "advice": ""}
+            out.append({**row, **texts, "rater": rater, "number": str(len(out) + 1), "case": str(place)})
+    return out
 
 
 def _paths(folder: Path, raters: Sequence[str]) -> dict[str, Path]:
@@ -186,12 +193,6 @@ def _paths(folder: Path, raters: Sequence[str]) -> dict[str, Path]:
     if existing := [path for path in paths.values() if path.exists()]:
         raise BadInput(f"{existing[0]} already exists and may contain ratings", hint="name another folder")
     return paths
-
-
-def _csv(rows: Iterable[Sequence[str]]) -> str:
-    out = io.StringIO()
-    csv.writer(out).writerows([_cell(text) for text in row] for row in rows)
-    return out.getvalue()
 
 
 def _cell(text: str) -> str:
