@@ -203,7 +203,7 @@ class Settings(_Section):
     publish: PublishSection = PublishSection()
     archive: ArchiveSection = ArchiveSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
-    """Fields of `medlive.sources.fetching.page.FetchSettings`."""
+    """Fields of `medlive.sources.fetching.policy.FetchSettings`."""
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()

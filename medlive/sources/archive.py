@@ -31,6 +31,7 @@ from warcio.warcwriter import WARCWriter
 
 from medlive.clock import now
 from medlive.errors import MedliveError
+from medlive.sources.source import Fetched
 
 _COMPRESSION = 1
 """The gzip level. On real forum pages of 36 KB, one core: level 1 gives 9.5 KB at about 1,700 pages/s, level 6
@@ -55,24 +56,6 @@ class ArchiveDamaged(MedliveError):
         super().__init__(
             f"{path}: {message}", hint="restore the file from a backup; pages that are lost must be fetched again"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class ArchivedPage:
-    """A stored page."""
-
-    url: str
-    status: int
-    """100 to 999."""
-    headers: Mapping[str, str]
-    """Names in lower case; stored with control characters as spaces, without content-encoding, transfer-encoding
-    and content-length."""
-    body: bytes
-    """Decompressed."""
-    fetched_at: datetime
-    """Aware; stored in UTC to the microsecond."""
-    form: tuple[tuple[str, str], ...] | None = None
-    """The form that was posted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +100,7 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def append(self, pages: Sequence[ArchivedPage]) -> list[Place]:
+    def append(self, pages: Sequence[Fetched]) -> list[Place]:
         """Store pages and flush them to the disk; return their places.
 
         A posted page is followed by a request record with its form. If writing fails (a full disk), the file is
@@ -144,7 +127,7 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
         self._file.close()
 
 
-def read_page(path: Path, place: Place) -> ArchivedPage:
+def read_page(path: Path, place: Place) -> Fetched:
     """Read the page at a place and check its digests. Raises ArchiveDamaged."""
     with _opened(path) as file:
         found, page = next(_pages(path, _records(path, file, place.offset)), (None, None))
@@ -153,7 +136,7 @@ def read_page(path: Path, place: Place) -> ArchivedPage:
     return page
 
 
-def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, ArchivedPage]]:
+def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]]:
     """Iterate over the pages in the first `size` bytes of a file (None: all), with their places.
 
     Raises:
@@ -239,12 +222,12 @@ class _Record:
         """The block without its HTTP head, which only pages and forms have."""
         return self.block if self.kind == "warcinfo" else self.block.partition(b"\r\n\r\n")[2]
 
-    def page(self) -> ArchivedPage:
+    def page(self) -> Fetched:
         """Parse the page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
             url = self.field(_URL_HEADER)
-            return ArchivedPage(
+            return Fetched(
                 url=self.headers.get_header("WARC-Target-URI") if url is None else json.loads(url),
                 status=int(head.get_statuscode()),
                 headers={name: value for name, value in head.headers if name != "content-length"},
@@ -273,7 +256,7 @@ def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error
 
 
-def _pages(path: Path, records: Iterator[_Record]) -> Iterator[tuple[Place, ArchivedPage]]:
+def _pages(path: Path, records: Iterator[_Record]) -> Iterator[tuple[Place, Fetched]]:
     """Iterate over the pages of records, each with the form of the request record behind it."""
     for record in records:
         if record.kind == "response":
@@ -338,7 +321,7 @@ def _digest(data: bytes) -> str:
     return "sha1:" + base64.b32encode(hashlib.sha1(data, usedforsecurity=False).digest()).decode("ascii")
 
 
-def _page_members(page: ArchivedPage) -> tuple[bytes, bytes]:
+def _page_members(page: Fetched) -> tuple[bytes, bytes]:
     """Build a page's response record and its request record (b"" without a form), each a gzip member."""
     if page.fetched_at.tzinfo is None or not 100 <= page.status <= 999:
         raise ValueError("expected an aware time and a status of three digits")
@@ -450,7 +433,7 @@ def sort_key(url: str) -> str:
     return f"{key}){path.lower()}{'?' + query if query else ''}"
 
 
-def cdxj_line(filename: str, place: Place, page: ArchivedPage) -> str:
+def cdxj_line(filename: str, place: Place, page: Fetched) -> str:
     """The line of a page in a file, in ASCII and without a line break; lines are sorted by their bytes."""
     found = {
         "url": page.url,

@@ -14,9 +14,8 @@ from typing import ParamSpec, TypeVar
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
-from medlive.sources.fetching.page import (
+from medlive.sources.fetching.policy import (
     Blocked,
-    Fetched,
     FetchError,
     FetchFailed,
     FetchPolicy,
@@ -40,6 +39,7 @@ from medlive.sources.ledger import (
 )
 from medlive.sources.source import (
     Anonymiser,
+    Fetched,
     IncompleteThread,
     LayoutError,
     ListEntry,
@@ -238,12 +238,11 @@ class _Run:
         self, request: PageRequest, number: int
     ) -> tuple[Listing, FetchedPage] | tuple[Listing, FetchedPage, HarvestProblem] | None:
         """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
-        answer = await self._get(request)
-        if isinstance(answer, HarvestProblem):
-            await self._report(answer)
+        page = await self._get(request)
+        if isinstance(page, HarvestProblem):
+            await self._report(page)
             return None
-        page, fetched = answer
-        fetched_page = FetchedPage(PageKind.LISTING, page, fetched, None, number)
+        fetched_page = FetchedPage(PageKind.LISTING, page, None, number)
         try:
             listing = parse_with(page.url, self.site.parse_listing, page)
         except (LayoutError, NotAThread, ParserFault) as error:
@@ -297,9 +296,9 @@ class _Run:
 
     async def _get(
         self, request: PageRequest, thread_id: str | None = None, known: KnownThread | None = None
-    ) -> tuple[Page, Fetched] | HarvestProblem:
+    ) -> Fetched | HarvestProblem:
         try:
-            fetched = await self.fetch(
+            return await self.fetch(
                 request.url,
                 self.policy,
                 form=request.form,
@@ -312,7 +311,6 @@ class _Run:
             if missing and thread_id is not None:
                 kind = ProblemKind.GONE
             return HarvestProblem(request.url, kind, error.message, thread_id, ends_source=kind in REFUSALS)
-        return Page(fetched.url, fetched.body, fetched.content_type, fetched.status, request.form), fetched
 
     async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
@@ -348,18 +346,17 @@ class _Run:
                 raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
             # Stored before the next one is requested: a kill loses only the page in flight.
             await self.ledger.keep(*reading.unsaved)
-            answer = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
-            if isinstance(answer, HarvestProblem):
-                await self._report(answer)
+            page = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
+            if isinstance(page, HarvestProblem):
+                await self._report(page)
                 return False
-            page, fetched = answer
-            if fetched.not_modified:
+            if page.not_modified:
                 await self.ledger.keep(HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED))
                 return False
             if not pages:
-                reading.etag, reading.last_modified = map(fetched.headers.get, ("etag", "last-modified"))
+                reading.etag, reading.last_modified = map(page.headers.get, ("etag", "last-modified"))
             pages.append(page)
-            reading.unsaved = [FetchedPage(PageKind.THREAD, page, fetched, entry.thread_id, len(pages))]
+            reading.unsaved = [FetchedPage(PageKind.THREAD, page, entry.thread_id, len(pages))]
             url = parse_with(page.url, self.site.next_page, page)
         return True
 

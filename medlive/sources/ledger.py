@@ -6,8 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from medlive.sources.fetching.page import Fetched
-from medlive.sources.source import ListEntry, Page, PageRequest
+from medlive.sources.source import Fetched, ListEntry, Page, PageRequest
 from medlive.threads.model import Thread
 
 
@@ -85,8 +84,7 @@ class FetchedPage:
     """A page arrived; its bytes are to be kept whatever becomes of it."""
 
     kind: PageKind
-    page: Page
-    fetched: Fetched
+    page: Fetched
     thread_id: str | None
     """The thread that the page belongs to; None for a list."""
     number: int = 1

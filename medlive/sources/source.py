@@ -3,9 +3,9 @@
 import codecs
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
@@ -64,6 +64,7 @@ class Page:
     url: str
     """The address that answered, after redirects."""
     body: bytes
+    """Decompressed."""
     content_type: str = ""
     """The Content-Type header; empty if absent."""
     status: int = 200
@@ -95,6 +96,23 @@ class Page:
         meta = _META_CHARSET.search(self.body, 0, 4096)
         names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
         return [codec for name in names if (codec := _codec(name))]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched(Page):
+    """A page with its headers and time, as it was answered or as an archive has it."""
+
+    content_type: str = field(init=False)
+    headers: Mapping[str, str] = field(hash=False)
+    """Names in lower case; an answer's: content-type, content-language, etag, last-modified, date."""
+    fetched_at: datetime
+    """Aware."""
+    elapsed_ms: int = 0
+    not_modified: bool = False
+    """Whether the request was conditional and the page is unchanged; `body` is empty then."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "content_type", self.headers.get("content-type", ""))
 
 
 def _decode_other(body: bytes, declared: list[str], high_bytes: int) -> str:

@@ -18,10 +18,9 @@ from medlive.digest import digest_text
 from medlive.errors import UsageError
 from medlive.sources.archive import Place
 from medlive.sources.drift import Compared, Measure
-from medlive.sources.fetching.page import Fetched
 from medlive.sources.files import ImportProblem, ProblemReason
 from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind
-from medlive.sources.source import ListEntry, Page, PageRequest
+from medlive.sources.source import Fetched, ListEntry, PageRequest
 
 SOURCE = "forum"
 WEEK = timedelta(days=7)
@@ -35,8 +34,8 @@ def entry(number: int, *, active: datetime | None = NOON) -> ListEntry:
 def page(number: int, *, body: bytes = b"<html>\x00\xff", place: int = 1) -> FetchedPage:
     url = f"https://forum.example/t/{number}?page={place}"
     headers = {"etag": '"1"', "content-type": "text/html"}
-    fetched = Fetched(url, 200, headers, body, NOON, 12)
-    return FetchedPage(PageKind.THREAD, Page(url, body), fetched, str(number), place)
+    page = Fetched(url, body, headers=headers, fetched_at=NOON, elapsed_ms=12)
+    return FetchedPage(PageKind.THREAD, page, str(number), place)
 
 
 async def start(database: Database, week: str, *, again: bool = False) -> harvests.StartedRun:

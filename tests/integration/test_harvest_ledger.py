@@ -13,9 +13,9 @@ from medlive.db.harvest.harvests import StartedRun, start_harvest
 from medlive.db.session import Database
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import Fetched, FetchSettings
+from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind, ProblemKind
-from medlive.sources.source import ListEntry, Page
+from medlive.sources.source import Fetched, ListEntry
 from medlive.threads.model import Message, Role, Thread
 
 SOURCE = "forum"
@@ -33,8 +33,8 @@ def entry(thread_id: str) -> ListEntry:
 def page(thread_id: str) -> FetchedPage:
     url = url_of(thread_id)
     body = f"page of {thread_id}".encode()
-    fetched = Fetched(url, 200, {"content-type": "text/html"}, body, NOON, 1)
-    return FetchedPage(PageKind.THREAD, Page(url, body), fetched, thread_id, 1)
+    page = Fetched(url, body, headers={"content-type": "text/html"}, fetched_at=NOON)
+    return FetchedPage(PageKind.THREAD, page, thread_id, 1)
 
 
 def read(asked_as: str, thread_id: str) -> HarvestedThread:

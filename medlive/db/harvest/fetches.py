@@ -73,10 +73,10 @@ async def save_pages(
     """Save pages with their places in an archive; return the fetches' numbers, in the order of the pages."""
     rows = [
         row_of(
-            FetchRow, event.fetched, run_id=run_id, source=source, kind=event.kind, thread_id=event.thread_id,
-            page_number=event.number, body_digest=digest_bytes(event.fetched.body),
-            content_type=event.fetched.content_type or None, etag=event.fetched.headers.get("etag"),
-            last_modified=event.fetched.headers.get("last-modified"),
+            FetchRow, event.page, run_id=run_id, source=source, kind=event.kind, thread_id=event.thread_id,
+            page_number=event.number, body_digest=digest_bytes(event.page.body),
+            content_type=event.page.content_type or None, etag=event.page.headers.get("etag"),
+            last_modified=event.page.headers.get("last-modified"),
             form=None if event.page.form is None else [list(pair) for pair in event.page.form],
             archive_id=archive_id, archive_offset=place.offset, archive_length=place.length,
         )

@@ -26,7 +26,7 @@ from medlive.db.tables.intake import (
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.sources.drift import Compared, Measure
-from medlive.sources.fetching.robots import Robots
+from medlive.sources.fetching.policy import Robots
 from medlive.sources.ledger import Listed, ListState
 from medlive.sources.source import PageRequest
 

@@ -8,7 +8,7 @@ from sqlalchemy import ARRAY, BigInteger, CheckConstraint, ForeignKey, Identity,
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
-from medlive.sources.fetching.robots import RobotsState
+from medlive.sources.fetching.policy import RobotsState
 from medlive.sources.ledger import PageKind
 
 

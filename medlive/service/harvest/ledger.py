@@ -20,8 +20,7 @@ from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
 from medlive.errors import BadInput, MedliveError, ServiceUnavailable
-from medlive.service.harvest.raw_files import read_stored_page
-from medlive.sources.archive import ArchivedPage, ArchiveWriter, Place
+from medlive.sources.archive import ArchiveWriter, Place, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.ledger import (
@@ -121,7 +120,7 @@ class PostgresLedger:
             kept = await fetches.kept_pages(session, self._source, thread_id, after_fetch=after)
         if kept:
             self._first_fetch[thread_id] = kept[0].fetch_id
-        return [await asyncio.to_thread(read_stored_page, self._folder / (k.path or ""), k.place) for k in kept]
+        return [await asyncio.to_thread(read_page, self._folder / (k.path or ""), k.place) for k in kept]
 
     @property
     def unsaved_counts(self) -> Counter[str]:
@@ -188,14 +187,9 @@ class PostgresLedger:
 
     async def _archive(self, pages: Sequence[FetchedPage]) -> list[Place]:
         """Write the bytes of pages to disk; their places in the file."""
-        archived = [
-            ArchivedPage(e.fetched.url, e.fetched.status, e.fetched.headers, e.fetched.body, e.fetched.fetched_at,
-                         e.page.form)
-            for e in pages
-        ]  # fmt: skip
         try:
             writer = self._writer or await self._begin_archive()
-            return await asyncio.to_thread(writer.append, archived)
+            return await asyncio.to_thread(writer.append, [event.page for event in pages])
         except OSError as error:
             raise ServiceUnavailable(
                 f"cannot write pages to {self._folder / self._stem}: {error.strerror or error}",

@@ -18,8 +18,7 @@ from medlive.config import Settings
 from medlive.db.harvest import archives
 from medlive.db.session import Database, advisory_lock
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged, ArchivedPage, Place, erase, pages, read_page, seal
-from medlive.sources.source import Page
+from medlive.sources.archive import ArchiveDamaged, Place, erase, pages, seal
 
 _SUFFIX = ".warc.gz"
 _ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
@@ -33,16 +32,6 @@ def next_name(path: str) -> str:
     if found is None:
         return f"{path.removesuffix(_SUFFIX)}.r1{_SUFFIX}"
     return f"{found['stem']}.r{int(found['copy'] or 0) + 1}{_SUFFIX}"
-
-
-def read_stored_page(path: Path, place: Place) -> Page:
-    """Read a page from its archive. Raises ArchiveDamaged."""
-    return as_page(read_page(path, place))
-
-
-def as_page(found: ArchivedPage) -> Page:
-    """An archived page as adapters take it."""
-    return Page(found.url, found.body, found.headers.get("content-type", ""), found.status, found.form)
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:

@@ -20,9 +20,8 @@ from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.service.database import handle_key
 from medlive.service.harvest.import_files import store_threads
-from medlive.service.harvest.raw_files import read_stored_page
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged
+from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
 from medlive.sources.harvest import ParserFault, parse_with, problem_kind
 from medlive.sources.ledger import ProblemKind
@@ -180,7 +179,7 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
     if len(files) < len(one.pages):
         return _Reread(one, reason=BYTES_GONE)
     try:
-        pages = [read_stored_page(folder / path, place) for path, place in files]
+        pages = [read_page(folder / path, place) for path, place in files]
         done.counts["pages"] += len(pages)
         thread = parse_with(pages[0].url, site.parse_thread, pages, lambda handle: keyed_handle(handle, key))
         check_storable(thread)

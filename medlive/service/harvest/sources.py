@@ -13,7 +13,7 @@ from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import UsageError
 from medlive.sources.drift import Compared
-from medlive.sources.fetching.page import FetchPolicy, FetchSettings
+from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import Page, allowed_hosts
 
@@ -102,8 +102,7 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
             stop_statuses=site.settings.stop_statuses,
         )
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            fetched = await fetcher.fetch(url, policy)
-        page = Page(fetched.url, fetched.body, fetched.content_type, fetched.status)
+            page: Page = await fetcher.fetch(url, policy)
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))

@@ -18,14 +18,14 @@ from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, traces_of
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
-from medlive.service.harvest.raw_files import as_page, clear_removed, seal_archives, sweep
+from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
-from medlive.sources.archive import ArchiveDamaged, ArchivedPage, pages
+from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import Site
+from medlive.sources.source import Fetched, Site
 from medlive.threads.model import Thread
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -136,16 +136,15 @@ async def _find_showing_fetches(
     return found
 
 
-def _page_lists(site: Site | None, archived: ArchivedPage, thread_id: str) -> bool:
+def _page_lists(site: Site | None, page: Fetched, thread_id: str) -> bool:
     """Whether a list page shows the thread; where no layout fits, whether its id occurs as a word."""
-    page = as_page(archived)
     assert site is not None
     try:
         entries = parse_with(page.url, site.parse_listing, page).entries
         return any(entry.thread_id == thread_id for entry in entries)
     except MedliveError:
         bounded = rb"(?<![0-9A-Za-z])" + re.escape(thread_id.encode()) + rb"(?![0-9A-Za-z])"
-        return re.search(bounded, archived.body) is not None
+        return re.search(bounded, page.body) is not None
 
 
 def _pattern(traces: Traces) -> re.Pattern[bytes] | None:

@@ -17,9 +17,8 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.guard import GuardedTransport
-from medlive.sources.fetching.page import (
+from medlive.sources.fetching.policy import (
     Blocked,
-    Fetched,
     FetchError,
     FetchFailed,
     FetchPolicy,
@@ -27,10 +26,12 @@ from medlive.sources.fetching.page import (
     FetchSettings,
     HostDown,
     HostRefused,
+    Robots,
     RobotsDenied,
+    RobotsState,
+    read_robots,
 )
-from medlive.sources.fetching.robots import Robots, RobotsState, read_robots
-from medlive.sources.source import host_of
+from medlive.sources.source import Fetched, host_of
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _OUTAGES = frozenset(
@@ -156,7 +157,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
-                return _final_page(request.url, response, conditional=bool(headers))
+                return _final_page(request, response, conditional=bool(headers))
             request.url = _redirect_target(request, response)
         raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
 
@@ -329,15 +330,24 @@ async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     return bytes(body)
 
 
-def _final_page(url: str, response: _Response, *, conditional: bool) -> Fetched:
+def _final_page(request: _Request, response: _Response, *, conditional: bool) -> Fetched:
     """Return the page of a final response. Raises FetchFailed for an error status."""
-    status = response.status
+    url, status = request.url, response.status
     unchanged = status == 304 and conditional
     if not (200 <= status < 300 or unchanged):
         reason = FetchReason.NOT_FOUND if status in (404, 410) else FetchReason.HTTP_STATUS
         raise FetchFailed(url, reason, f"status {status}", status=status)
     kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-    return Fetched(url, status, kept, response.body, now(), response.elapsed_ms, unchanged)
+    return Fetched(
+        url,
+        response.body,
+        status,
+        request.form,
+        headers=kept,
+        fetched_at=now(),
+        elapsed_ms=response.elapsed_ms,
+        not_modified=unchanged,
+    )
 
 
 def _redirect_target(request: _Request, response: _Response) -> str:

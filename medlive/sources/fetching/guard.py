@@ -11,7 +11,7 @@ from typing import Any
 import httpcore2
 import httpx2
 
-from medlive.sources.fetching.page import HostRefused
+from medlive.sources.fetching.policy import HostRefused
 
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")

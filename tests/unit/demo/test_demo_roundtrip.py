@@ -7,7 +7,7 @@ import pytest
 from medlive.demo.communities import serve_communities
 from medlive.demo.samples import SITES, SampleThread, load_sample_threads
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import FetchSettings
+from medlive.sources.fetching.policy import FetchSettings
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, HarvestSkipped, KnownThread, SkipReason
 from medlive.sources.registry import build_site

@@ -11,11 +11,12 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.fetching.page import Fetched, FetchFailed, FetchPolicy, FetchReason
+from medlive.sources.fetching.policy import FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.harvest import HarvestEnd, harvest
 from medlive.sources.ledger import HarvestedThread, HarvestProblem, KnownThread, ListState
 from medlive.sources.source import (
     Anonymiser,
+    Fetched,
     ListEntry,
     Listing,
     Page,
@@ -105,8 +106,8 @@ class Host:
         raw = json.dumps(body).encode()
         tag = f'"{hash(raw)}"'
         if etag == tag:
-            return Fetched(url, 304, {}, b"", START, 1, not_modified=True)
-        return Fetched(url, 200, {"etag": tag}, raw, START, 1)
+            return Fetched(url, b"", 304, headers={}, fetched_at=START, not_modified=True)
+        return Fetched(url, raw, headers={"etag": tag}, fetched_at=START)
 
 
 @dataclass

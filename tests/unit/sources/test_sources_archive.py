@@ -13,22 +13,14 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from medlive.sources.archive import (
-    ArchiveDamaged,
-    ArchivedPage,
-    ArchiveWriter,
-    Place,
-    erase,
-    pages,
-    read_page,
-    seal,
-)
+from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, Place, erase, pages, read_page, seal
+from medlive.sources.source import Fetched
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 5, 123456, tzinfo=UTC)
 FORM = (("branch", "病例"), ("page", "1"), ("", ""), ("a&b", "c=d\r\n"))
 
 
-def a_page(number: int = 0, **changes: object) -> ArchivedPage:
+def a_page(number: int = 0, **changes: object) -> Fetched:
     values: dict[str, object] = {
         "url": f"https://example.org/threads/{number}",
         "status": 200,
@@ -37,10 +29,10 @@ def a_page(number: int = 0, **changes: object) -> ArchivedPage:
         "fetched_at": MOMENT + timedelta(seconds=number),
         "form": None,
     }
-    return ArchivedPage(**{**values, **changes})  # type: ignore[arg-type]
+    return Fetched(**{**values, **changes})  # type: ignore[arg-type]
 
 
-def written(path: Path, pages: list[ArchivedPage]) -> list[Place]:
+def written(path: Path, pages: list[Fetched]) -> list[Place]:
     with ArchiveWriter(path, software="medlive/1", operator="ops@example.org", created_at=MOMENT) as writer:
         places = writer.append(pages)
         assert writer.size == path.stat().st_size
@@ -80,7 +72,7 @@ bodies = st.one_of(
 header_names = st.sampled_from(["content-type", "etag", "last-modified"])
 forms = st.lists(st.tuples(odd_texts, odd_texts), max_size=4).map(tuple)
 some_pages = st.builds(
-    ArchivedPage,
+    Fetched,
     url=odd_texts.map("https://example.org/a?{}".format),
     status=st.integers(100, 999),
     headers=st.dictionaries(header_names, odd_texts, max_size=4),
@@ -99,7 +91,7 @@ some_pages = st.builds(
 @settings(max_examples=30, deadline=None)
 @given(given_pages=st.lists(some_pages, min_size=1, max_size=4))
 def test_every_page_comes_back_as_it_was(
-    tmp_path_factory: pytest.TempPathFactory, given_pages: list[ArchivedPage]
+    tmp_path_factory: pytest.TempPathFactory, given_pages: list[Fetched]
 ) -> None:
     path = tmp_path_factory.mktemp("a") / "a.warc.gz"
     places = written(path, given_pages)

@@ -9,7 +9,7 @@ from aiohttp.test_utils import TestServer
 
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import Blocked, FetchPolicy, FetchSettings
+from medlive.sources.fetching.policy import Blocked, FetchPolicy, FetchSettings
 
 TESTS = Path(__file__).parents[2]
 REAL = TESTS.parents[1] / "shared" / "realdata" / "pages"

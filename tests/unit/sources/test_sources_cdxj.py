@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.archive import ArchivedPage, Place, cdxj_line, sort_key
+from medlive.sources.archive import Place, cdxj_line, sort_key
+from medlive.sources.source import Fetched
 
 # What the library `surt` 0.3.1 answers, which pywb and cdxj-indexer make their keys with.
 KEYS = [
@@ -49,7 +50,7 @@ _URLS = st.one_of(st.text(), st.builds("http://{}/{}?{}".format, st.text(), st.t
 
 @given(_URLS, st.binary(max_size=20), st.dictionaries(st.just("content-type"), st.text()))
 def test_any_page_has_a_line_of_three_parts(url: str, body: bytes, headers: dict[str, str]) -> None:
-    page = ArchivedPage(url, 200, headers, body, datetime(2026, 11, 21, 5, tzinfo=UTC))
+    page = Fetched(url, body, headers=headers, fetched_at=datetime(2026, 11, 21, 5, tzinfo=UTC))
     line = cdxj_line("a.warc.gz", Place(5, 7), page)
     assert line.isascii()
     assert len(line.splitlines()) == 1

@@ -15,7 +15,7 @@ from aiohttp.test_utils import TestServer
 
 from medlive.errors import ConfigError
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import (
+from medlive.sources.fetching.policy import (
     Blocked,
     FetchFailed,
     FetchPolicy,
@@ -23,8 +23,8 @@ from medlive.sources.fetching.page import (
     FetchSettings,
     HostRefused,
     RobotsDenied,
+    RobotsState,
 )
-from medlive.sources.fetching.robots import RobotsState
 from medlive.sources.source import host_of
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -13,7 +13,7 @@ import pytest
 
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.guard import may_connect
-from medlive.sources.fetching.page import (
+from medlive.sources.fetching.policy import (
     Blocked,
     FetchFailed,
     FetchPolicy,
@@ -22,8 +22,8 @@ from medlive.sources.fetching.page import (
     HostDown,
     HostRefused,
     RobotsDenied,
+    RobotsState,
 )
-from medlive.sources.fetching.robots import RobotsState
 
 Answer = Callable[[asyncio.StreamWriter], Awaitable[None]]
 PAGE = b"<html><p>a page</p></html>"

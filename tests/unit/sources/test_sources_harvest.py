@@ -14,7 +14,7 @@ from aiohttp.test_utils import TestServer
 from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetching.fetch import Fetcher
-from medlive.sources.fetching.page import Fetched, FetchFailed, FetchReason, FetchSettings
+from medlive.sources.fetching.policy import FetchFailed, FetchReason, FetchSettings
 from medlive.sources.harvest import LAYOUT_STREAK, MAX_LIST_PAGES, HarvestEnd, harvest
 from medlive.sources.ledger import (
     FetchedPage,
@@ -30,7 +30,7 @@ from medlive.sources.ledger import (
     SkipReason,
 )
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import ListEntry, Site, allowed_hosts
+from medlive.sources.source import Fetched, ListEntry, Site, allowed_hosts
 from medlive.threads.model import Thread
 from tests.support.ledger import Killed, MemoryLedger
 
@@ -362,7 +362,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Co
                 raise FetchFailed(url, FetchReason.TIMEOUT, "late")
             number = int(url.partition("page=")[2] or 1)
             asked.append(number)
-            return Fetched(url, 200, {"content-type": "text/html"}, page(number), now(), 1)
+            return Fetched(url, page(number), headers={"content-type": "text/html"}, fetched_at=now())
 
     class Ids(MemoryLedger):
         async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
