@@ -29,7 +29,7 @@ class Bar:
     text: str = ""
 
     @property
-    def said(self) -> str:
+    def written(self) -> str:
         """The value as the chart writes it."""
         return self.text or number(self.value)
 
@@ -54,10 +54,10 @@ def bars(frame: Frame, groups: Sequence[Group]) -> str:
     """Horizontal bars, their values behind them and their labels before them, or above where those are long."""
     every = [bar for group in groups for bar in group.bars]
     most = max((bar.value for bar in every), default=0)
-    out = Drawing(frame, [(bar.label, bar.said) for bar in every])
+    out = Drawing(frame, [(bar.label, bar.written) for bar in every])
     if not every:
         return out.empty()
-    behind = max(text_width(bar.said, SIZE) for bar in every) + 8
+    behind = max(text_width(bar.written, SIZE) for bar in every) + 8
     before = max(text_width(bar.label, SIZE) for bar in every) + 8
     inner = WIDTH - 2 * PAD
     beside = inner - before - behind >= inner / 4
@@ -72,11 +72,11 @@ def bars(frame: Frame, groups: Sequence[Group]) -> str:
             else:
                 out.text(PAD, out.y + 16, bar.label, room=before)
             span = WIDTH - PAD - behind - left
-            out.tooltip(f"{bar.label}: {bar.said}")
+            out.tooltip(f"{bar.label}: {bar.written}")
             out.rect(left, out.y + 5, span, 13, "mc-t")
             out.rect(left, out.y + 5, _share(bar.value, most) * span, 13, "mc-0")
             out.end()
-            out.text(WIDTH - PAD, out.y + 16, bar.said, anchor="end")
+            out.text(WIDTH - PAD, out.y + 16, bar.written, anchor="end")
             out.y += ROW
         out.y += 6
     return out.svg()
@@ -171,7 +171,7 @@ def histogram(frame: Frame, counts: Mapping[int, int], *, most_bins: int = 30) -
 
 
 def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
-    out = Drawing(frame, [(bar.label, bar.said) for bar in values])
+    out = Drawing(frame, [(bar.label, bar.written) for bar in values])
     if not values:
         return out.empty()
     most = max(bar.value for bar in values)
@@ -190,16 +190,16 @@ def _upright(frame: Frame, values: Sequence[Bar], *, gap: float) -> str:
     labels = [fit(plain(bar.label), WIDTH / 2, SMALL) for bar in values]
     widest = max(text_width(label, SMALL) for label in labels) + 8
     every = max(1, math.ceil(widest / pitch))
-    valued = all(text_width(bar.said, SMALL) + 2 <= pitch for bar in values)
+    valued = all(text_width(bar.written, SMALL) + 2 <= pitch for bar in values)
     free = 0.0
     for place, (bar, label) in enumerate(zip(values, labels, strict=True)):
         middle = left + pitch * (place + 0.5)
         high = _share(bar.value, top) * tall
-        out.tooltip(f"{bar.label}: {bar.said}")
+        out.tooltip(f"{bar.label}: {bar.written}")
         out.rect(middle - wide / 2, upper + tall - high, wide, high, "mc-0")
         out.end()
         if valued and bar.value:
-            out.text(middle, upper + tall - high - 4, bar.said, anchor="middle", classes="mc-s")
+            out.text(middle, upper + tall - high - 4, bar.written, anchor="middle", classes="mc-s")
         half = text_width(label, SMALL) / 2
         # The first and last labels would otherwise run over the edge of a narrow column.
         at = min(max(middle, PAD + half), WIDTH - PAD - half)

@@ -14,7 +14,7 @@ PAD: Final = 14
 SIZE: Final = 14
 SMALL: Final = 12
 ROW: Final = 23
-_MOST_TOLD: Final = 120
+_MOST_VALUES: Final = 120
 """How many values `<desc>` tells; a chart with more says how many it leaves out."""
 _MOST_TEXT: Final = 300
 """Characters of one text that any chart tells; the rest of a longer one is cut with an ellipsis."""
@@ -149,10 +149,10 @@ class Drawing:
     """SVG as it is put together from the top down; `y` is where the next thing may begin."""
 
     def __init__(
-        self, frame: Frame, told: Sequence[tuple[str, str]], *, width: float = WIDTH, style: str = ""
+        self, frame: Frame, values: Sequence[tuple[str, str]], *, width: float = WIDTH, style: str = ""
     ) -> None:
-        """`told`: what `<desc>` says of each value; `width` in units; `style`: CSS of this kind's marks."""
-        self._frame, self._told, self._style = frame, told, style
+        """`values`: what `<desc>` says of each value; `width` in units; `style`: CSS of this kind's marks."""
+        self._frame, self._values, self._style = frame, values, style
         self.width = math.ceil(width)
         self._parts: list[str] = []
         self.y = 12.0
@@ -182,7 +182,7 @@ class Drawing:
         self._parts.append(element)
 
     def line(self, x1: float, y1: float, x2: float, y2: float, classes: str = "mc-g") -> None:
-        """Draw a line, of the grid where nothing else is said."""
+        """Draw a line, of the grid where nothing else is listed."""
         ends = zip(("x1", "y1", "x2", "y2"), (x1, y1, x2, y2), strict=True)
         self._parts.append(
             "<line " + " ".join(f'{n}="{coordinate(v)}"' for n, v in ends) + f' class="{classes}"/>'
@@ -231,15 +231,15 @@ class Drawing:
             self.text(PAD, self.y, row, classes="mc-m mc-s")
         tall = math.ceil(self.y + 12)
         title, metadata = escape(plain(self._frame.title)), escape(plain(self._frame.metadata))
-        told = escape(" ".join(_tell(plain(self._frame.description), self._told)))
+        described = escape(" ".join(_describe(plain(self._frame.description), self._values)))
         # Two charts on one page must not share the ids that name and describe them.
-        mark = hashlib.sha256(f"{title}\n{told}".encode()).hexdigest()[:12]
+        mark = hashlib.sha256(f"{title}\n{described}".encode()).hexdigest()[:12]
         # What is drawn wider than a telephone is scrolled there: shrunk, its text could not be read.
         kind = "mc" if self.width <= WIDTH else "mc mc-w"
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}" role="img" aria-labelledby="t{mark} d{mark}" '
             f'width="{self.width}" height="{tall}" viewBox="0 0 {self.width} {tall}">\n'
-            f'<title id="t{mark}">{title}</title>\n<desc id="d{mark}">{told}</desc>\n'
+            f'<title id="t{mark}">{title}</title>\n<desc id="d{mark}">{described}</desc>\n'
         )
         return (
             head
@@ -251,8 +251,10 @@ class Drawing:
         )
 
 
-def _tell(description: str, told: Sequence[tuple[str, str]]) -> Iterator[str]:
+def _describe(description: str, values: Sequence[tuple[str, str]]) -> Iterator[str]:
     yield description
-    said: Iterable[str] = (f"{plain(label)}: {plain(text)}" for label, text in told[:_MOST_TOLD])
-    if told:
-        yield "; ".join(said) + (f"; and {len(told) - _MOST_TOLD} more." if len(told) > _MOST_TOLD else ".")
+    listed: Iterable[str] = (f"{plain(label)}: {plain(text)}" for label, text in values[:_MOST_VALUES])
+    if values:
+        yield "; ".join(listed) + (
+            f"; and {len(values) - _MOST_VALUES} more." if len(values) > _MOST_VALUES else "."
+        )

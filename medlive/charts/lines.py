@@ -58,14 +58,14 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among:
     """
     if any(len(line.points) != len(labels) for line in series):
         raise ValueError("every line needs a point for each label")
-    told = [
+    values = [
         (f"{line.label}, {label}", f"{p.value:z.1f} (n={p.n})")
         for line in series
         for label, p in zip(labels, line.points, strict=True)
         if p.value is not None
     ]
-    out = Drawing(frame, told, style=_STYLE)
-    if not told:
+    out = Drawing(frame, values, style=_STYLE)
+    if not values:
         return out.empty()
     low, high, most = scale_of(among or series)
     step = tick_step((high - low) / 2 * 4)

@@ -1,4 +1,4 @@
-"""A matrix of shaded cells, each with its number in it, so that no cell is told by its shade alone."""
+"""A matrix of shaded cells, each with its number in it, so that no cell is known by its shade alone."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -58,8 +58,8 @@ class Cell:
     value: float | None
     text: str = ""
     """What stands in it, a few characters."""
-    told: str = ""
-    """What a pointer and `<desc>` are told beside the two labels."""
+    tooltip: str = ""
+    """What a tooltip and `<desc>` say beside the two labels."""
     faint: bool = False
 
 
@@ -109,7 +109,7 @@ def _values(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequenc
     if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
         raise ValueError("a matrix needs a cell for each row and column")
     return [
-        (f"{row}, {column}", cell.told or cell.text)
+        (f"{row}, {column}", cell.tooltip or cell.text)
         for row, line in zip(rows, cells, strict=True)
         for column, cell in zip(columns, line, strict=True)
         if cell.value is not None
@@ -161,7 +161,7 @@ def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tup
     if cell.value is None:
         return
     kind, depth = shade
-    out.tooltip(f"{name}: {cell.told or cell.text}")
+    out.tooltip(f"{name}: {cell.tooltip or cell.text}")
     out.rect(x + 0.5, out.y + 0.5, side - 1, 21, f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""))
     # The two deepest shades are dark by day and light at night.
     ink = "mc-i" if depth >= _SHADES - 2 and not cell.faint else ""

@@ -24,7 +24,7 @@ _DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
 _RADIUS: Final = 116.0
 _LEAST_RADIUS: Final = 84.0
 _LEAST_RIM: Final = 4.0
-"""A web of less shows nothing but noise, and its rings could not be told apart."""
+"""A web of less shows nothing but noise, and its rings could not be distinguished."""
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
 _MARKS: Final = (
@@ -53,7 +53,7 @@ class Polygon:
 
 
 def radar(frame: Frame, axes: Sequence[str], profiles: Sequence[Polygon], *, most: float = 0) -> str:
-    """Profiles over at least three axes, told apart by dash, mark and colour; the rim is the ring next above
+    """Profiles over at least three axes, distinguished by dash, mark and colour; the rim is the ring next above
     `most`, or above the greatest value where that is more.
 
     Raises ValueError for fewer axes, more than six profiles, or a profile of another number of values.

@@ -74,9 +74,9 @@ def entries(report: Report) -> list[Entry]:
 
 def file_name(case_id: str) -> str:
     """A file name for a case's page: safe on every system, another one for every id."""
-    said = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
     digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-    return f"{said}-{digest}.html" if said else f"{digest}.html"
+    return f"{readable}-{digest}.html" if readable else f"{digest}.html"
 
 
 def list_name(number: int) -> str:
@@ -99,7 +99,7 @@ def _list(report: Report, part: Sequence[Entry], number: int, lists: int, total:
         selects=selects, states=_STATE_NAMES,
     )  # fmt: skip
     data = {
-        "about": report.said,
+        "about": report.basis,
         "list": number,
         "models": [model.label for model in report.models],
         "cases": [_data(entry) for entry in part],

@@ -70,7 +70,7 @@ def f(value: float | None) -> str:
     return "–" if value is None else f"{value:z.3f}"
 
 
-def p_said(value: float | None) -> str:
+def format_p(value: float | None) -> str:
     """A p for people: none is 0, however few of the draws went the other way."""
     return "–" if value is None else "< 0.0001" if value < 0.0001 else f"{value:.4f}"
 
@@ -94,7 +94,7 @@ TEMPLATES.globals.update(
     points_around=points_around,
     f=f,
     around=around,
-    p_said=p_said,
+    format_p=format_p,
 )
 
 

@@ -103,4 +103,4 @@ def read_meta(path: Path) -> MetaFile:
     except ValidationError as exc:
         first: Any = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadInput(f"{path} is no meta.json of medlive: {place}: {first['msg']}") from exc
+        raise BadInput(f"{path} is not a meta.json of medlive: {place}: {first['msg']}") from exc

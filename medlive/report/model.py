@@ -17,7 +17,7 @@ from medlive.report.meta import MetaFile
 
 A_PART: Final = 6
 """Models in one part of a figure of lines or of a radar, and of a table with a column for each model: as many as
-can be told apart, and as a sheet of paper is wide."""
+can be distinguished, and as a sheet of paper is wide."""
 
 _METRIC: Final = {
     Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
@@ -85,12 +85,12 @@ class Report:
         return ", ".join(found)
 
     @property
-    def metric_said(self) -> str:
+    def metric_in_words(self) -> str:
         """The metric in words."""
         return _METRIC[self.table.metric]
 
     @property
-    def said(self) -> str:
+    def basis(self) -> str:
         """What every figure and table names: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
@@ -135,7 +135,7 @@ class Report:
         return in_parts(len(self.models), size)
 
     @property
-    def few_said(self) -> str:
+    def few_note(self) -> str:
         """How figures of few cases are shown."""
         return f"Fewer than {FEW} cases: grey and slanted in tables, hollow or faint in figures."
 

@@ -190,13 +190,13 @@ def index(report: Report, cases: int) -> str:
     table = report.table
     sections = [*(make(report) for make in SECTIONS), *pairs(report), *others(report)]
     facts = {
-        "metric": report.metric_said,
+        "metric": report.metric_in_words,
         "cases": f"{report.cases_named}: {cases}, of which {table.common} are scored for every model",
         "digest of the cases": report.digests_named,
         "models": len(report.models),
         "grader": report.graders_named,
         "intervals": f"95 %, bootstrap over cases, {table.draws} draws, seed {table.seed}",
-        "few cases": report.few_said,
+        "few cases": report.few_note,
     }
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     nav = [(f"#{section.name}", section.title) for section in sections]

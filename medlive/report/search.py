@@ -33,11 +33,11 @@ def own_text(case: EvaluationCase) -> str:
 
 
 def model_text(answer: Answer | None, grades: Mapping[str, Grade]) -> str:
-    """What a model said on a case and what the grader said of it: quotes, reasoning, reasons."""
-    said = [] if answer is None else [answer.response, answer.reason]
+    """A model's answer to a case and what the grader wrote about it: quotes, reasoning, reasons."""
+    texts = [] if answer is None else [answer.response, answer.reason]
     for grade in grades.values():
-        said += [grade.quote, grade.reasoning, grade.reason]
-    return _joined(said)
+        texts += [grade.quote, grade.reasoning, grade.reason]
+    return _joined(texts)
 
 
 def _joined(parts: Iterable[str]) -> str:

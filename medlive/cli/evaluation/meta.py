@@ -168,7 +168,7 @@ def _show_quality(found: Any) -> None:
 
 
 def _show(found: Any) -> None:
-    from medlive.report.html import p_said
+    from medlive.report.html import format_p
 
     if found.coverage is not None:
         c = found.coverage
@@ -184,7 +184,7 @@ def _show(found: Any) -> None:
         print_table(
             ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
             [
-                [v.method, v.judge, _figure(v.pearson), p_said(v.pearson.p), _figure(v.spearman), v.pearson.n,
+                [v.method, v.judge, _figure(v.pearson), format_p(v.pearson.p), _figure(v.spearman), v.pearson.n,
                  _figure(v.mean), _figure(v.mean_people), _figure(v.gain) if v.gain else None]
                 for v in found.cases
             ],

@@ -380,6 +380,6 @@ def _span(of: Any) -> str | None:
 
 
 def _p(p: float | None) -> str:
-    from medlive.report.html import p_said
+    from medlive.report.html import format_p
 
-    return p_said(p)
+    return format_p(p)

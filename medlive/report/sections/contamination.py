@@ -30,7 +30,7 @@ _LACKING = (
 )
 
 _NO_ARMS: Final = (
-    "Whether rewriting hides memorisation cannot be told: no model was also run on the threads' own words."
+    "Whether rewriting hides memorisation is unknown: no model was also run on the threads' own words."
 )
 
 
@@ -39,8 +39,8 @@ def contamination(report: Report) -> Section:
     found = report.contamination
     if found is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
-    said = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
-    parts = [beside(_figure(report, found), said), render("contamination.html", report=report, found=found)]
+    notes = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
+    parts = [beside(_figure(report, found), notes), render("contamination.html", report=report, found=found)]
     return Section("contamination", _TITLE, parts)
 
 
@@ -57,7 +57,7 @@ def _figure(report: Report, found: ContaminationTable) -> Markup:
     if not rows:
         text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
         return missing(text)
-    note = f"Above 0: worse on what the model cannot have seen. {upper_first(report.said)}."
+    note = f"Above 0: worse on what the model cannot have seen. {upper_first(report.basis)}."
     title = "Drop: mean score up to the cutoff less after it, on disjoint sets"
     ends = [e for row in rows for v in row.values if v for e in (v.value, v.low, v.high) if e is not None]
     drawings = []
@@ -85,6 +85,6 @@ def _notes(found: ContaminationTable) -> Markup:
     for model in found.models:
         for note in model.notes:
             by_note.setdefault(note, []).append(model.label)
-    said = [f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()]
-    said += [f"Cutoffs are from {Path(found.registry).name}."]
-    return Markup().join(map(soft, said))
+    notes = [f"{upper_first(note)}: {some(labels)}." for note, labels in by_note.items()]
+    notes += [f"Cutoffs are from {Path(found.registry).name}."]
+    return Markup().join(map(soft, notes))

@@ -38,14 +38,14 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
     )
     title = f"Overlap of the models' {worst.k} lowest cases"
     tied = [f"{label}: {n} of the {worst.k}" for label, n in worst.tied.items() if n]
-    said = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else Markup()
+    note_on_ties = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else Markup()
     return (
         report.figures.add(
             "worst-cases",
             title,
             matrix(frame, worst.labels, worst.labels, _grid(worst.jaccard), scale=Scale.SHARE),
         )
-        + said
+        + note_on_ties
     )
 
 
@@ -62,7 +62,7 @@ def _profile(report: Report, found: Profiles) -> Markup:
     )
     note = (
         f"Pearson's r over {len(found.labels)} models' mean scores; the 95 % interval of each (Fisher's z, n = "
-        f"{len(found.labels)} models) is told to a pointer. {report.table.metric.value.capitalize()} metric; "
+        f"{len(found.labels)} models) is in the tooltip. {report.table.metric.value.capitalize()} metric; "
         f"{report.rests_on}."
     )
     if len(found.labels) < 6:
@@ -76,18 +76,18 @@ def _profile(report: Report, found: Profiles) -> Markup:
 
 
 def _grid(values: Matrix, pairs: int | None = None) -> Sequence[Sequence[Cell]]:
-    """Cells; with `pairs`, those of Pearson's r over so many pairs of values, told with their intervals."""
+    """Cells; with `pairs`, those of Pearson's r over so many pairs of values, their intervals in the tooltip."""
     return [[_cell(v, pairs) for v in row] for row in values]
 
 
 def _cell(value: float | None, pairs: int | None) -> Cell:
     if value is None:
         return Cell(None)
-    told = f"{value:.3f}" + (fisher_said(value, pairs) if pairs is not None else "")
-    return Cell(value, f"{value:.2f}".replace("0.", ".", 1), told)
+    tooltip = f"{value:.3f}" + (fisher_interval(value, pairs) if pairs is not None else "")
+    return Cell(value, f"{value:.2f}".replace("0.", ".", 1), tooltip)
 
 
-def fisher_said(r: float, n: int) -> str:
+def fisher_interval(r: float, n: int) -> str:
     """The 95 % interval of Pearson's r by Fisher's z; none for fewer than 4 pairs, or where r is 1 or -1."""
     if n < 4 or abs(r) > 1 - 1e-12:
         return f" (n={n})"

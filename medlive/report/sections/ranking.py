@@ -52,7 +52,7 @@ def ranking(report: Report) -> Section:
     differing = {name: values for name, values in further.items() if len(set(values)) > 1}
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
-    notes += map(soft, (f"Score: {report.metric_said}, in per cent.", *_HOW_TO_READ))
+    notes += map(soft, (f"Score: {report.metric_in_words}, in per cent.", *_HOW_TO_READ))
     drawn = render("ranking.html", report=report, differing=differing, unpublishable=unpublishable)
     parts = [beside(figure, Markup().join(notes)), drawn]
     return Section("ranking", "Ranking", parts)
@@ -64,7 +64,7 @@ def _figures(report: Report) -> list[tuple[str, str]]:
     shown = [one for model in report.models for one in _bars(model, fresh).values if one]
     ends = [end for one in shown for end in (one.value, one.low, one.high) if end is not None]
     note = (
-        f"{upper_first(report.said)}. A tie group holds what does not differ from its first at 5 % after Holm's "
+        f"{upper_first(report.basis)}. A tie group holds what does not differ from its first at 5 % after Holm's "
         "correction."
     )
     drawings = []

@@ -59,7 +59,7 @@ def months(report: Report) -> Section:
             _titled("Mean score by month of posting", which),
             "Mean score of each model by month in per cent, with its 95 % interval.",
             note=(
-                f"Scores in %. {upper_first(report.said)}. Band: the interval. Grey columns: n, "
+                f"Scores in %. {upper_first(report.basis)}. Band: the interval. Grey columns: n, "
                 f"{_most_n(values)} at most. Hollow: fewer than {FEW} cases, no band."
             ),
         )
@@ -116,7 +116,7 @@ def specialties(report: Report) -> Section:
             "Mean score in per cent, a row for each specialty and a column for each model.",
             note=(
                 "Mean scores in %; most cases that a model is scored on in brackets; dashed: fewer than "
-                f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.said)}."
+                f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.basis)}."
             ),
         )
         named = [report.models[k].label for k in places]
@@ -129,8 +129,8 @@ def specialties(report: Report) -> Section:
 def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.mean is None:
         return Cell(None)
-    told = f"{percent(estimate.mean)} %, {percents(estimate.low, estimate.high)}, n={estimate.n}"
-    return Cell(estimate.mean, percent(estimate.mean), told, estimate.few)
+    tooltip = f"{percent(estimate.mean)} %, {percents(estimate.low, estimate.high)}, n={estimate.n}"
+    return Cell(estimate.mean, percent(estimate.mean), tooltip, estimate.few)
 
 
 def themes(report: Report) -> Section:
@@ -155,7 +155,7 @@ def themes(report: Report) -> Section:
             "Mean score of each model on each theme in per cent.",
             note=(
                 "Scores in %. In brackets: the most cases that a model is scored on. Intervals and each n are "
-                f"in the table. {upper_first(report.said)}."
+                f"in the table. {upper_first(report.basis)}."
             ),
         )
         drawings.append((which, radar(frame, labels, [profiles[k] for k in places], most=most)))

@@ -27,11 +27,11 @@ from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata
 from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
 from medlive.report import cases as case_pages
 from medlive.report.cases import entries, file_name
-from medlive.report.html import json_text, p_said
+from medlive.report.html import format_p, json_text
 from medlive.report.meta import read_meta
 from medlive.report.model import analyse, in_parts
 from medlive.report.render import SECTIONS, write_report
-from medlive.report.sections.overlap import fisher_said
+from medlive.report.sections.overlap import fisher_interval
 from medlive.snapshot.errata import Errata
 from tests.support.runs import made_cases, made_run, made_runs
 
@@ -377,9 +377,9 @@ def test_correlations_have_an_interval_and_overlaps_their_mean(tmp_path: Path) -
         return titles, " ".join(e.text or "" for e in root.iter(f"{svg}text"))
 
     # Fisher's z by hand: r = 0.9 of 5 pairs lies within tanh(atanh(0.9) -/+ 1.96 / sqrt(2)).
-    assert fisher_said(0.9, 5) == " (0.086 to 0.993, n=5)"
-    assert fisher_said(1.0, 5) == " (n=5)"
-    assert fisher_said(0.5, 3) == " (n=3)"
+    assert fisher_interval(0.9, 5) == " (0.086 to 0.993, n=5)"
+    assert fisher_interval(1.0, 5) == " (n=5)"
+    assert fisher_interval(0.5, 3) == " (n=3)"
     titles, note = read("theme-correlation")
     assert all(re.search(r": -?[01]\.\d{3} \((-?[01]\.\d{3} to -?[01]\.\d{3}, )?n=5\)$", one) for one in titles)
     assert "bootstrap" not in note, "no interval is claimed that is not there"
@@ -400,7 +400,7 @@ def test_parts_hold_every_model_once_and_none_is_left_alone(count: int, size: in
 
 
 def test_no_p_is_said_to_be_nothing() -> None:
-    assert [p_said(p) for p in (0.0, 0.00009, 0.0002, 0.07, 1.0, None)] == [
+    assert [format_p(p) for p in (0.0, 0.00009, 0.0002, 0.07, 1.0, None)] == [
         "< 0.0001", "< 0.0001", "0.0002", "0.0700", "1.0000", "–",
     ]  # fmt: skip
 
