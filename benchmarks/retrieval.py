@@ -39,7 +39,7 @@ from zlib import crc32
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.cli.evidence.bench import mean_and_interval
+from medlive.cli.evidence import mean_and_interval
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.evidence.build import DensePlan, build_index

@@ -19,7 +19,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
     "source": ("medlive.cli.harvest", "The communities: list them, check what a page yields."),
     "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
-    "evidence": ("medlive.cli.evidence.group", "The medical evidence: build an index, list it, search it."),
+    "evidence": ("medlive.cli.evidence", "The medical evidence: build an index, list it, search it."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
     "worker": ("medlive.cli.schedule:worker", "Curate what is queued until stopped."),
     "scheduler": ("medlive.cli.schedule:scheduler", "Harvest, curate and freeze when it is time, until stopped."),

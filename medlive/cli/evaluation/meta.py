@@ -1,6 +1,7 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
@@ -9,7 +10,7 @@ from typer import Option
 
 from medlive.cli.evaluation.options import RunArgument
 from medlive.cli.options import JsonOption, ReplaceOption, grouped
-from medlive.cli.output import new_file, print_result, print_table, say
+from medlive.cli.output import attributes, new_file, pick, print_result, print_table, say
 from medlive.errors import UsageError
 
 
@@ -36,11 +37,7 @@ class Sheets:
 
     sheet: Annotated[
         Path | None,
-        Option(
-            metavar="FOLDER",
-            help="Write blank sheets for --rater; with --human and "
-            "--adjudicator one of what they disagreed on. Compares nothing.",
-        ),
+        Option(metavar="FOLDER", help="Only write sheets: for --rater, or with --human of disagreements."),
     ] = None
     rater: Annotated[list[str] | None, Option(metavar="NAME", help="Who is to rate; any number of them.")] = None
     about: Annotated[str, Option(help="What a sheet asks about: answers, or the cases themselves.")] = "answers"
@@ -124,13 +121,9 @@ def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, se
         )
     else:
         made = _adjudication(run_dir, folder, adjudicator, human, seed)
-    print_result(
-        {"files": made.files, "items": made.items, "cases": made.cases, "cut": made.cut, "seed": seed},
-        as_json,
-        lambda: print_table(
-            ["file"], [[path] for path in made.files], title=f"{made.items} ratings of {made.cases} cases"
-        ),
-    )
+    value = attributes(made, "files items cases cut") | {"seed": seed}
+    rows, title = [[path] for path in made.files], f"{made.items} ratings of {made.cases} cases"
+    print_result(value, as_json, lambda: print_table(["file"], rows, title=title))
     if made.cut:
         say(f"{made.cut} questions or answers exceed a spreadsheet's cell of {MOST_CELL:,} characters")
 
@@ -147,107 +140,9 @@ def _adjudication(run_dir: Path, folder: Path, adjudicator: str, human: list[Pat
     return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
 
 
-def _show_quality(found: Any) -> None:
-    print_table(
-        ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
-        [
-            [one.aspect.replace("_", " "), f"0 to {one.values - 1}", share.rater, _figure(share.agreed),
-             share.agreed.n]
-            for one in found.aspects for share in one.raters
-        ],
-        title=f"people on the cases of {found.cases}: {found.files}",
-    )  # fmt: skip
-    print_table(
-        ["aspect", "equal", "AC1", "n", "cases"],
-        [
-            [one.aspect.replace("_", " "), _figure(one.equal), _figure(one.ac1), one.ac1.n, one.ac1.clusters]
-            for one in found.aspects
-        ],
-        title="all raters at once, with 95 % intervals over cases",
-    )  # fmt: skip
-
-
-def _show(found: Any) -> None:
-    from medlive.report.html import format_p
-
-    if found.coverage is not None:
-        c = found.coverage
-        print_table(
-            ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
-            [[c.criteria, c.rated, c.rated_twice, c.graded, c.invalid, c.ungraded, c.cases_rated,
-              f"{c.cases_scored_by_people} {c.people_scores}"]],
-            title=f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
-        )  # fmt: skip
-    if found.criteria is not None:
-        _show_criteria(found.criteria)
-    if found.cases:
-        print_table(
-            ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
-            [
-                [v.method, v.judge, _figure(v.pearson), format_p(v.pearson.p), _figure(v.spearman), v.pearson.n,
-                 _figure(v.mean), _figure(v.mean_people), _figure(v.gain) if v.gain else None]
-                for v in found.cases
-            ],
-            title="case scores against people's mean",
-        )  # fmt: skip
-    if found.graders:
-        print_table(
-            ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
-            [
-                [f"{g.criteria.first} / {g.criteria.second}", _figure(g.criteria.equal), _figure(g.criteria.ac1),
-                 g.criteria.equal.n, _figure(g.spearman), _figure(g.kendall), _figure(g.mean_absolute_difference),
-                 f"{g.top.shared} of {g.top.k}" if g.top else None, g.mean_absolute_difference.n]
-                for g in found.graders
-            ],
-            title="graders of the same answers",
-        )  # fmt: skip
-    if (again := found.repeated) is not None:
-        print_table(
-            ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"],
-            [[again.stability.rounds, again.stability.criteria, again.stability.unanimous, _figure(again.equal),
-              _figure(again.ac1), _figure(again.score_range)]],
-            title="the grader with itself",
-        )  # fmt: skip
-
-
-def _show_criteria(found: Any) -> None:
-    pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
-    print_table(
-        ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
-        [
-            [p.first, p.second, p.equal.n, _figure(p.equal), _figure(p.ac1), _figure(p.kappa), _figure(p.macro_f1),
-             _figure(p.first_rate), _figure(p.second_rate), p.confusion.invalid_met + p.confusion.invalid_not_met]
-            for p in pairs
-        ],
-        title="criteria, with 95 % intervals over cases",
-    )  # fmt: skip
-    print_table(
-        ["first", "second", "both met", "first only", "second only", "neither"],
-        [
-            [p.first, p.second, p.confusion.both_met, p.confusion.first_only, p.confusion.second_only,
-             p.confusion.neither]
-            for p in pairs
-        ],
-        title="confusion",
-    )  # fmt: skip
-    rows = [
-        ["AC1, all people at once", found.people_ac1],
-        ["macro-F1, mean over pairs of people", found.people_macro_f1],
-        ["AC1, grader, mean over people", found.grader_ac1],
-        ["macro-F1, grader, mean over people", found.grader_macro_f1],
-    ]
-    if (by := found.by_case) is not None:
-        rows += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
-    if (strict := found.strictness) is not None:
-        rows += [
-            ["share met, grader", strict.grader], ["share met, people", strict.people],
-            ["grader less people", strict.difference],
-        ]  # fmt: skip
-    print_table(
-        ["figure", "value", "n", "cases"],
-        [[name, _figure(e), e.n, e.clusters] for name, e in rows],
-        title="summary",
-    )
+def _table(columns: list[str], rows: Iterable[Iterable[Any]], title: str) -> None:
+    """Print a table whose cells may be estimates."""
+    print_table(columns, [[_figure(c) if hasattr(c, "why") else c for c in row] for row in rows], title=title)
 
 
 def _figure(e: Any) -> str:
@@ -255,3 +150,84 @@ def _figure(e: Any) -> str:
     if e.value is None:
         return f"- ({e.why})"
     return f"{e.value:.3f}" + (f" [{e.low:.3f}, {e.high:.3f}]" if e.low is not None else f" ({e.why})")
+
+
+def _show_quality(found: Any) -> None:
+    names = [one.aspect.replace("_", " ") for one in found.aspects]
+    named = list(zip(names, found.aspects, strict=True))
+    _table(
+        ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
+        [[name, f"0 to {one.values - 1}", *row]
+         for name, one in named for row in pick(one.raters, "rater agreed agreed.n")],
+        f"people on the cases of {found.cases}: {found.files}",
+    )  # fmt: skip
+    _table(
+        ["aspect", "equal", "AC1", "n", "cases"],
+        [
+            [name, *row]
+            for name, row in zip(names, pick(found.aspects, "equal ac1 ac1.n ac1.clusters"), strict=True)
+        ],
+        "all raters at once, with 95 % intervals over cases",
+    )
+
+
+def _show(found: Any) -> None:
+    from medlive.report.html import format_p
+
+    if (c := found.coverage) is not None:
+        (row,) = pick([c], "criteria rated rated_twice graded invalid ungraded cases_rated")
+        _table(
+            ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
+            [[*row, f"{c.cases_scored_by_people} {c.people_scores}"]],
+            f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
+        )
+    if found.criteria is not None:
+        _show_criteria(found.criteria)
+    if found.cases:
+        _table(
+            ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
+            [[v.method, v.judge, v.pearson, format_p(v.pearson.p), v.spearman, v.pearson.n, v.mean, v.mean_people,
+              v.gain] for v in found.cases],
+            "case scores against people's mean",
+        )  # fmt: skip
+    if found.graders:
+        names = "criteria.equal criteria.ac1 criteria.equal.n spearman kendall mean_absolute_difference"
+        _table(
+            ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
+            [[f"{g.criteria.first} / {g.criteria.second}", *row, g.top and f"{g.top.shared} of {g.top.k}",
+              g.mean_absolute_difference.n]
+             for g, row in zip(found.graders, pick(found.graders, names), strict=True)],
+            "graders of the same answers",
+        )  # fmt: skip
+    if found.repeated is not None:
+        names = "stability.rounds stability.criteria stability.unanimous equal ac1 score_range"
+        columns = ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"]
+        _table(columns, pick([found.repeated], names), "the grader with itself")
+
+
+def _show_criteria(found: Any) -> None:
+    pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
+    invalid = [[p.confusion.invalid_met + p.confusion.invalid_not_met] for p in pairs]
+    rows = pick(pairs, "first second equal.n equal ac1 kappa macro_f1 first_rate second_rate")
+    _table(
+        ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
+        [row + more for row, more in zip(rows, invalid, strict=True)],
+        "criteria, with 95 % intervals over cases",
+    )
+    names = "first second confusion.both_met confusion.first_only confusion.second_only confusion.neither"
+    columns = ["first", "second", "both met", "first only", "second only", "neither"]
+    _table(columns, pick(pairs, names), "confusion")
+    summary = [
+        ["AC1, all people at once", found.people_ac1],
+        ["macro-F1, mean over pairs of people", found.people_macro_f1],
+        ["AC1, grader, mean over people", found.grader_ac1],
+        ["macro-F1, grader, mean over people", found.grader_macro_f1],
+    ]
+    if (by := found.by_case) is not None:
+        summary += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
+    if (strict := found.strictness) is not None:
+        summary += [
+            ["share met, grader", strict.grader], ["share met, people", strict.people],
+            ["grader less people", strict.difference],
+        ]  # fmt: skip
+    _table(["figure", "value", "n", "cases"], [[name, e, e.n, e.clusters] for name, e in summary], "summary")

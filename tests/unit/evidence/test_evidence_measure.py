@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from medlive.cli.evidence.bench import mean_and_interval
+from medlive.cli.evidence import mean_and_interval
 from medlive.evidence.build import DensePlan, build_index, vectors_of
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import DenseKind, read_manifest

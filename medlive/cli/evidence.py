@@ -1,35 +1,43 @@
 """`medlive evidence`: build an index over medical evidence, list it, search it, check it, measure it."""
 
+import platform
+import shlex
+import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
 
-from medlive.cli.evidence import bench as evidence_bench
-from medlive.cli.evidence.options import IndexOption, ModelsOption, encoder_settings, index_folder
-from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
-from medlive.config import load_settings
+from medlive.cli.options import JsonOption, grouped, read_settings
+from medlive.cli.output import attributes, pick, print_result, print_table, progress, say, wait_for
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evidence.build import Progress
+    from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.manifest import IndexManifest
     from medlive.evidence.passage import Hit
 
 app = typer.Typer(no_args_is_help=True)
-app.command("bench")(evidence_bench.bench)
 
+IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
+ModelsOption = Annotated[Path | None, Option("--models", help="A folder of models [as configured].")]
+EncoderOption = Annotated[str | None, Option("--encoder", help="Default: the one that the index names.")]
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
+Retriever = Literal["bm25", "dense", "hybrid"]
 RetrieverOption = Annotated[
-    Literal["bm25", "dense", "hybrid"] | None,
-    Option("--retriever", help="How to search [as configured, or the index's own]."),
+    Retriever | None, Option("--retriever", help="Default: as configured, or the index's.")
 ]
+
+DEPTHS = (1, 5, 32)
+K = 32
+COLUMNS = ("retriever", *(f"recall@{depth}" for depth in DEPTHS), "p50 ms", "p95 ms", "batch, ms a query")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -117,7 +125,7 @@ def list_(as_json: JsonOption = False) -> None:
 
     value: list[dict[str, Any]] = []
     rows: list[list[Any]] = []
-    for path, found in list_indexes(index_path(load_settings().settings).parent):
+    for path, found in list_indexes(index_path(read_settings()).parent):
         if isinstance(found, str):
             value.append({"path": path, "problem": found, "manifest": None})
             rows.append([path, *[None] * 7, found])
@@ -140,7 +148,7 @@ def search(
     corpus: Annotated[list[str] | None, Option(help="Only passages of this corpus; may be repeated.")] = None,
     not_after: Annotated[datetime | None, Option(formats=["%Y-%m-%d"], help="Latest day of publication.")] = None,
     retriever: RetrieverOption = None,
-    encoder: Annotated[str | None, Option(help="Default: the one that the index names.")] = None,
+    encoder: EncoderOption = None,
     rerank: Annotated[str | None, Option(help='A cross-encoder, "medcpt" or its folder [as configured].')] = None,
     models: ModelsOption = None,
     as_json: JsonOption = False,
@@ -151,21 +159,19 @@ def search(
     from medlive.evidence.passage import Query
 
     folder = index_folder(index)
-    configured = load_settings().settings.evidence
+    configured = read_settings().evidence
     opened = open_index(
-        folder,
-        settings=encoder_settings(models),
-        encoder=encoder,
-        reranker=rerank or configured.reranker,
-        retriever=retriever or configured.retriever,
-    )
+        folder, settings=encoder_settings(models), encoder=encoder,
+        reranker=rerank or configured.reranker, retriever=retriever or configured.retriever,
+    )  # fmt: skip
     day = not_after and not_after.date()
     (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
     manifest = read_manifest(folder)
-    value = {
-        "retriever": opened.identity.retriever, "reason": manifest.reason, "dense": opened.identity.dense,
-        "index_digest": opened.identity.index_digest, "hits": [_hit(h) for h in hits],
-    }  # fmt: skip
+    value = attributes(opened.identity, "retriever dense index_digest") | {"reason": manifest.reason}
+    value["hits"] = [
+        attributes(h, "rank score") | {"found_by": [asdict(side) for side in h.sides], **asdict(h.passage)}
+        for h in hits
+    ]
     notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
         name = opened.dense.encoder.identity.name
@@ -202,46 +208,34 @@ def models(
     as_json: JsonOption = False,
 ) -> None:
     """Show which models MedCPT needs, where they were looked for and what was found; --download fetches them."""
-    from medlive.evidence.encoders.folders import (
-        INSTALL,
-        download_models,
-        find_models,
-        missing_models,
-        missing_packages,
-    )
+    from medlive.evidence.encoders import folders
 
     settings = encoder_settings(models)
     if download:
-        for folder in download_models(settings):
+        for folder in folders.download_models(settings):
             say(f"downloaded {folder}")
-    found = find_models(settings)
-    problem, packages = missing_models(found), missing_packages()
+    found = folders.find_models(settings)
+    problem, packages = folders.missing_models(found), folders.missing_packages()
+    names, no_model = "folder digest dimension", {"folder": None, "digest": None, "dimension": None}
     value = {
-        "usable": problem is None,
-        "lacking": problem,
-        "missing_packages": packages,
+        "usable": problem is None, "lacking": problem, "missing_packages": packages,
         "models": [
-            {"role": f.role.value, "repository": f.role.repository, "purpose": f.role.purpose,
-             "folder": f.model and f.model.folder, "digest": f.model and f.model.digest,
-             "dimension": f.model and f.model.dimension,
-             "places": [
-                 {"origin": p.origin, "folder": p.folder, "state": p.state, "problem": p.problem} for p in f.places
-             ]}
+            attributes(f, "role repository=role.repository purpose=role.purpose")
+            | (attributes(f.model, names) if f.model else no_model)
+            | {"places": [attributes(p, "origin folder state problem") for p in f.places]}
             for f in found
         ],
     }  # fmt: skip
 
     def show() -> None:
-        print_table(
-            ["model", "for", "looked at", "state", "problem"],
-            [
-                [f.role.repository, f.role.purpose, place.folder, place.state, place.problem]
-                for f in found
-                for place in f.places
-            ],
-        )
+        rows = [
+            [f.role.repository, f.role.purpose, *row]
+            for f in found
+            for row in pick(f.places, "folder state problem")
+        ]
+        print_table(["model", "for", "looked at", "state", "problem"], rows)
         if packages:
-            say(f"not installed: {', '.join(packages)} ({INSTALL})")
+            say(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
         if problem is None:
             say("MedCPT can be used: medlive evidence build CORPUS... --encoder medcpt")
         else:
@@ -281,6 +275,142 @@ def recall_of(manifest: "IndexManifest") -> str | None:
     return f"recall@{recall.k} {recall.value:.3f} ({exact})"
 
 
-def _hit(hit: "Hit") -> dict[str, Any]:
-    sides = [asdict(side) for side in hit.sides]
-    return {"rank": hit.rank, "score": hit.score, "found_by": sides, **asdict(hit.passage)}
+@app.command()
+def bench(
+    index: IndexOption = None,
+    queries: Annotated[int, Option(min=10, max=10_000, help="Passages to look for.")] = 200,
+    encoder: EncoderOption = None,
+    models: ModelsOption = None,
+    out: Annotated[Path | None, Option(help="Write the result there, as Markdown.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Measure the index: known-item recall with intervals, latency, and the dense side against exact search."""
+    from medlive.clock import now
+    from medlive.evidence.build import vectors_of
+    from medlive.evidence.manifest import read_manifest
+    from medlive.evidence.measure import dense_recall, known_items
+    from medlive.evidence.open_index import open_index, open_store
+
+    folder = index_folder(index)
+    manifest = read_manifest(folder)
+    if out is not None:
+        try:
+            out.touch()
+        except OSError as exc:
+            raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
+    items = known_items(open_store(folder, manifest), queries)
+    if not items:
+        raise UsageError(
+            f"no passage of {folder} begins with a sentence of 8 words or more to make a query of",
+            hint="words are told apart by spaces: an index over Chinese alone is not measured by this",
+        )
+    names: tuple[Retriever, ...] = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
+    if manifest.dense is None:
+        say(f"bm25 only: {manifest.reason}")
+    opening = partial(open_index, folder, settings=encoder_settings(models), encoder=encoder)
+    rows = []
+    for name in names:
+        rows.append({"retriever": name} | _measured(opening(retriever=name), items))
+        say(f"{name}: done")
+    result: dict[str, Any] = {
+        "measured_at": now().isoformat(timespec="seconds"),
+        "command": shlex.join(["medlive", *sys.argv[1:]]),
+        "machine": f"{platform.machine()}, Python {platform.python_version()}",
+        **attributes(manifest, "index_digest corpora=corpus_digests passages"),
+        "encoder": manifest.encoder and f"{manifest.encoder.name} {manifest.encoder.digest}",
+        "kind": manifest.dense and manifest.dense.kind.value,
+        "queries": len(items),
+        "made_of": "every second word of a passage's first sentence; the passage stays in the index",
+        "retrievers": rows,
+    }
+    if manifest.dense is not None:
+        opened = opening(retriever="dense")
+        assert opened.dense is not None
+        vectors, texts = vectors_of(folder, manifest), [item.query for item in items]
+        shares = dense_recall(opened.dense, vectors, open_store(folder, manifest), texts, K)
+        result["dense_against_exact"] = mean_and_interval(shares)
+    if out is not None:
+        out.write_text(_markdown(result), encoding="utf-8")
+        say(f"wrote {out}")
+    print_result(result, as_json, lambda: _print_bench(result))
+
+
+def _print_bench(result: dict[str, Any]) -> None:
+    title = f"{result['queries']} known items among {result['passages']} passages: {result['made_of']}"
+    print_table(COLUMNS, _rows(result), title=title)
+    if "dense_against_exact" in result:
+        say(f"dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}")
+
+
+def _rows(result: dict[str, Any]) -> list[list[str]]:
+    return [
+        [r["retriever"], *(_shown(r[f"recall@{d}"]) for d in DEPTHS),
+         *(f"{r[name]:.1f}" for name in ("p50_ms", "p95_ms", "batch_ms"))]
+        for r in result["retrievers"]
+    ]  # fmt: skip
+
+
+def _measured(retriever: Any, items: Sequence[Any]) -> dict[str, Any]:
+    import numpy as np
+
+    from medlive.evidence.measure import timed_search
+
+    ranked, seconds, batch = wait_for(timed_search(retriever, [item.query for item in items], K))
+    row: dict[str, Any] = {}
+    for depth in DEPTHS:
+        row[f"recall@{depth}"] = mean_and_interval(
+            [float(item.passage in found[:depth]) for item, found in zip(items, ranked, strict=True)]
+        )
+    row["p50_ms"], row["p95_ms"] = (float(ms) for ms in np.percentile(np.array(seconds) * 1000, [50, 95]))
+    row["batch_ms"] = batch * 1000
+    return row
+
+
+def mean_and_interval(values: Sequence[float]) -> dict[str, float]:
+    """The mean over queries and its 95 % interval, by the bootstrap over queries (1,000 draws, seed 0)."""
+    import numpy as np
+
+    from medlive.statistics.bootstrap import bootstrap_means, interval
+
+    column = np.array(values, dtype=np.float64)[:, None]
+    low, high = interval(bootstrap_means(column)[:, 0]) or (float("nan"), float("nan"))
+    return {"mean": float(column.mean()), "low": low, "high": high}
+
+
+def _shown(measure: dict[str, float]) -> str:
+    return f"{measure['mean']:.3f} ({measure['low']:.3f} to {measure['high']:.3f})"
+
+
+def _markdown(result: dict[str, Any]) -> str:
+    lines = [
+        "# An evidence index, measured",
+        "",
+        f"Written by `{result['command']}` on {result['measured_at']}, {result['machine']}.",
+        "",
+        f"Index `{result['index_digest']}`, {result['passages']} passages:",
+        "",
+        *(f"- `{name}` `{digest}`" for name, digest in result["corpora"].items()),
+        *([f"- encoder {result['encoder']}, {result['kind']}"] if result["encoder"] else []),
+        "",
+        f"{result['queries']} known items: {result['made_of']}. In brackets the 95 % interval over queries.",
+        "",
+        *(f"| {' | '.join(row)} |" for row in (COLUMNS, ["---"] * len(COLUMNS), *_rows(result))),
+    ]
+    if "dense_against_exact" in result:
+        lines += ["", f"Dense side against exact search: recall@{K} {_shown(result['dense_against_exact'])}."]
+    return "\n".join(lines) + "\n"
+
+
+def index_folder(given: Path | None) -> Path:
+    """The folder that was given, or the one under MEDLIVE_HOME."""
+    from medlive.service.paths import index_path
+
+    return given or index_path(read_settings())
+
+
+def encoder_settings(models: Path | None) -> "EncoderSettings":
+    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
+    from medlive.service.paths import encoder_settings as configured
+
+    found = configured(read_settings())
+    return found if models is None else replace(found, models=models)

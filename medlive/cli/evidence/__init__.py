@@ -1,1 +1,0 @@
-"""`medlive evidence`: build, list, search, verify, bench, models."""
