@@ -23,29 +23,15 @@ _HEADERS: tuple[tuple[str, frozenset[str], str], ...] = (
     ("x-amzn-waf-action", frozenset({"challenge", "captcha"}), "an AWS WAF challenge"),
 )
 
-_MARKS: tuple[tuple[tuple[bytes, ...], str], ...] = (
-    ((b"_cf_chl_opt",), "a Cloudflare challenge"),
-    ((b"cf-error-details", b"Cloudflare Ray ID"), "a Cloudflare block"),
-    ((b"_Incapsula_Resource", b"main-iframe"), "an Imperva challenge"),
-    ((b"sec-if-cpt-container",), "an Akamai challenge"),
-    ((b"bm-verify=",), "an Akamai challenge"),
-    ((b"errors.edgesuite.net",), "an Akamai block"),
-    ((b"captcha-delivery.com", b"dd="), "a DataDome captcha"),
-    ((b"px-captcha",), "a HUMAN captcha"),
-    ((b"gokuProps",), "an AWS WAF challenge"),
-    ((b"sucuri_cloudproxy_js",), "a Sucuri challenge"),
-    ((b"acw_sc__v2",), "an Alibaba Cloud challenge"),
-    ((b"errors.aliyun.com",), "an Alibaba Cloud block"),
-    ((b"_waf_", b"AliyunCaptcha"), "an Alibaba Cloud captcha"),
-    ((b"__jsl_clearance",), "a Jiasule challenge"),
-    ((b"wzws-waf-cgi",), "a 360 challenge"),
-    ((b"safedog.cn",), "a Safedog block"),
-)
-"""A rule needs all its marks in the page, and not all of them in its text."""
+_DATA = files("medlive.sources.fetching") / "data"
+_MARKS = [
+    (marks.encode().split(b"\t"), what)
+    for line in (_DATA / "block_page_marks.tsv").read_text(encoding="utf-8").splitlines()
+    for what, _, marks in [line.partition("\t")]
+]
+"""The marks of a rule, which must all be in the page and not all in its text, and what they show."""
 
-_TITLES = frozenset(
-    (files("medlive.sources.fetching") / "data" / "block_page_titles.txt").read_text(encoding="utf-8").splitlines()
-)
+_TITLES = frozenset((_DATA / "block_page_titles.txt").read_text(encoding="utf-8").splitlines())
 """Complete titles in lower case; a thread's title includes its site's name."""
 
 _ANY_STATUS_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE)
@@ -57,9 +43,10 @@ _REFUSALS = (
     "由于您访问的url有可能对网站造成安全威胁",
 )
 """What a page says that has nothing else to read."""
-_SIGNS = tuple(marks[0] for marks, _ in _MARKS) + tuple(
-    part.encode() for part in ("Incapsula incident ID", "请求被阻断", "安全威胁")
-)
+_SIGNS = [marks[0] for marks, _ in _MARKS] + [
+    b"Incapsula incident ID",
+    *map(str.encode, ("请求被阻断", "安全威胁")),
+]
 """A page without any of these and with another title is not read further."""
 
 

@@ -6,7 +6,7 @@ import random
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from urllib.parse import urljoin, urlsplit
@@ -77,16 +77,8 @@ class _Request:
     """The seconds left for all its attempts."""
     headers: Mapping[str, str] = field(default_factory=dict)
     form: tuple[tuple[str, str], ...] | None = None
-    any_type: bool = False
-    """Whether the answer may have any content type."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Response:
-    status: int
-    headers: httpx2.Headers
-    body: bytes
-    elapsed_ms: int
+    for_robots: bool = False
+    """Whether it is for a robots.txt, which no robots.txt forbids and which may have any content type."""
 
 
 class Fetcher(AbstractAsyncContextManager["Fetcher"]):
@@ -150,16 +142,27 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         headers = {name: value for name, value in conditions.items() if value and value.isascii()}
         self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
-        for _ in range(self._settings.max_redirects + 1):
-            host = self._host(request.url, policy)
-            robots = host.robots or await self._robots(request.url, host, policy)
-            if not robots.allows(request.url):
-                raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
+        page = await self._follow(request, self._settings.max_redirects)
+        unchanged = page.status == 304 and bool(headers)
+        if not (200 <= page.status < 300 or unchanged):
+            reason = FetchReason.NOT_FOUND if page.status in (404, 410) else FetchReason.HTTP_STATUS
+            raise FetchFailed(page.url, reason, f"status {page.status}", status=page.status)
+        kept = {name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers}
+        return replace(page, headers=kept, not_modified=unchanged)
+
+    async def _follow(self, request: _Request, most: int) -> Fetched:
+        """Return the answer at the end of at most so many redirects."""
+        for _ in range(most + 1):
+            host = self._host(request.url, request.policy)
+            if not request.for_robots:
+                robots = host.robots or await self._robots(request.url, host, request.policy)
+                if not robots.allows(request.url):
+                    raise RobotsDenied(request.url, robots.detail or "robots.txt does not allow it")
             response = await self._answer(request, host)
             if response.status not in _REDIRECTS:
-                return _final_page(request, response, conditional=bool(headers))
+                return response
             request.url = _redirect_target(request, response)
-        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {self._settings.max_redirects} redirects")
+        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {most} redirects")
 
     def _host(self, url: str, policy: FetchPolicy) -> _Host:
         """Return the host of an allowed address. Raises HostRefused, Blocked and ConfigError."""
@@ -184,39 +187,28 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         """Return a host's rules, fetched once a run; unreadable rules disallow everything."""
         async with host.robots_turn:
             if host.robots is None:
-                request = _Request(
-                    urljoin(url, "/robots.txt"), policy, self._settings.total_timeout_s, any_type=True
-                )
-                name = host_of(url)
+                address, name = urljoin(url, "/robots.txt"), host_of(url)
+                request = _Request(address, policy, self._settings.total_timeout_s, for_robots=True)
                 try:
-                    response = await self._robots_answer(request)
+                    response = await self._follow(request, _ROBOTS_HOPS)
                     host.robots = read_robots(name, response.status, response.body, now())
                 except FetchError as error:
                     detail = f"robots.txt could not be read: {error.message}"
-                    status = error.status if isinstance(error, Blocked | FetchFailed) else None
-                    host.robots = Robots(name, RobotsState.UNREADABLE, now(), status, detail=detail)
+                    host.robots = Robots(name, RobotsState.UNREADABLE, now(), error.status, detail=detail)
                     if isinstance(error, Blocked):
                         raise
             return host.robots
 
-    async def _robots_answer(self, request: _Request) -> _Response:
-        for _ in range(_ROBOTS_HOPS + 1):
-            response = await self._answer(request, self._host(request.url, request.policy))
-            if response.status not in _REDIRECTS:
-                return response
-            request.url = _redirect_target(request, response)
-        raise FetchFailed(request.url, FetchReason.REDIRECT, f"more than {_ROBOTS_HOPS} redirects")
-
-    async def _answer(self, request: _Request, host: _Host) -> _Response:
+    async def _answer(self, request: _Request, host: _Host) -> Fetched:
         """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
         failures: Counter[FetchReason] = Counter()
         while True:
-            response: _Response | None = None
+            response: Fetched | None = None
             async with host.slots:
                 await self._wait_for_turn(request, host)
                 try:
                     response = await self._attempt(request)
-                    failure = _temporary_failure(request.url, response)
+                    failure = _temporary_failure(response)
                 except FetchFailed as error:
                     failure = error
             if response is not None:
@@ -269,7 +261,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 await asyncio.sleep(wait)
             host.next_at = loop.time() + interval
 
-    async def _attempt(self, request: _Request) -> _Response:
+    async def _attempt(self, request: _Request) -> Fetched:
         """Send one request, within the limits of time and size. Raises FetchFailed."""
         loop = asyncio.get_running_loop()
         started = loop.time()
@@ -291,16 +283,17 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
         except httpx2.TransportError as error:
             raise FetchFailed(url, FetchReason.CONNECTION, str(error) or type(error).__name__) from error
-        except (httpx2.InvalidURL, UnicodeError) as error:
-            raise HostRefused(url, f"not a usable address: {error}") from error
         finally:
             request.left_s -= loop.time() - started
-        return _Response(response.status_code, response.headers, body, round((loop.time() - started) * 1000))
+        elapsed_ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
+        return Fetched(
+            url, body, response.status_code, request.form, headers=headers, fetched_at=now(), elapsed_ms=elapsed_ms
+        )
 
     async def _body(self, request: _Request, response: httpx2.Response, seconds: float) -> bytes:
         """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""
         if 200 <= response.status_code < 300:
-            if not request.any_type:
+            if not request.for_robots:
                 self._check_type(request.url, response.headers.get("content-type", ""))
             return await _read(request.url, response, self._settings.max_body_bytes)
         if response.status_code >= 400:
@@ -330,27 +323,7 @@ async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
     return bytes(body)
 
 
-def _final_page(request: _Request, response: _Response, *, conditional: bool) -> Fetched:
-    """Return the page of a final response. Raises FetchFailed for an error status."""
-    url, status = request.url, response.status
-    unchanged = status == 304 and conditional
-    if not (200 <= status < 300 or unchanged):
-        reason = FetchReason.NOT_FOUND if status in (404, 410) else FetchReason.HTTP_STATUS
-        raise FetchFailed(url, reason, f"status {status}", status=status)
-    kept = {name: response.headers[name] for name in _KEPT_HEADERS if name in response.headers}
-    return Fetched(
-        url,
-        response.body,
-        status,
-        request.form,
-        headers=kept,
-        fetched_at=now(),
-        elapsed_ms=response.elapsed_ms,
-        not_modified=unchanged,
-    )
-
-
-def _redirect_target(request: _Request, response: _Response) -> str:
+def _redirect_target(request: _Request, response: Fetched) -> str:
     """Return the target of a redirect. Raises FetchFailed if it must not be followed."""
     url, location = request.url, response.headers.get("location")
     cause = "" if location else "a redirect without a location"
@@ -368,8 +341,8 @@ def _redirect_target(request: _Request, response: _Response) -> str:
     return parts._replace(fragment="").geturl()
 
 
-def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
-    status = response.status
+def _temporary_failure(response: Fetched) -> FetchFailed | None:
+    url, status = response.url, response.status
     if status == 429:
         return FetchFailed(url, FetchReason.RATE_LIMITED, "asked too often (429)", status=status)
     if status >= 500 or status == 408:
@@ -377,7 +350,7 @@ def _temporary_failure(url: str, response: _Response) -> FetchFailed | None:
     return None
 
 
-def _stop_if_blocked(request: _Request, host: _Host, response: _Response) -> None:
+def _stop_if_blocked(request: _Request, host: _Host, response: Fetched) -> None:
     """Stop requests to a host that refuses access, by status or by a block page. Raises Blocked."""
     cause = block_page(response.status, response.headers, response.body)
     if cause is None and response.status in request.policy.stop_statuses:
@@ -400,7 +373,7 @@ def _parsed(url: str) -> httpx2.URL:
     return address
 
 
-def _retry_after_s(response: _Response) -> float | None:
+def _retry_after_s(response: Fetched) -> float | None:
     """Parse a Retry-After header, a number of seconds or a date; None if absent or invalid."""
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit() and len(value) < 10:

@@ -35,10 +35,11 @@ class FetchReason(StrEnum):
 class FetchError(MedliveError):
     """A page was not fetched."""
 
-    def __init__(self, url: str, message: str) -> None:
+    def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
         self.url = url
         self.cause = message
         """The message without the address."""
+        self.status = status
         super().__init__(f"{url}: {message}")
 
 
@@ -53,10 +54,6 @@ class HostRefused(FetchError):
 class Blocked(FetchError):
     """The host turned medlive away, and is left alone for the rest of the run."""
 
-    def __init__(self, url: str, message: str, *, status: int | None) -> None:
-        self.status = status
-        super().__init__(url, message)
-
 
 class HostDown(Blocked):
     """The host failed page after page, and is left alone for the rest of the run."""
@@ -67,8 +64,7 @@ class FetchFailed(FetchError):
 
     def __init__(self, url: str, reason: FetchReason, message: str, *, status: int | None = None) -> None:
         self.reason = reason
-        self.status = status
-        super().__init__(url, message)
+        super().__init__(url, message, status=status)
 
 
 class FetchSettings(BaseModel):
