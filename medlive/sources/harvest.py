@@ -14,16 +14,7 @@ from typing import ParamSpec, TypeVar
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
-from medlive.sources.fetching.policy import (
-    Blocked,
-    FetchError,
-    FetchFailed,
-    FetchPolicy,
-    FetchReason,
-    HostDown,
-    HostRefused,
-    RobotsDenied,
-)
+from medlive.sources.fetching.policy import FetchError, FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.ledger import (
     REFUSALS,
     FetchedPage,
@@ -34,20 +25,21 @@ from medlive.sources.ledger import (
     Ledger,
     Listed,
     PageKind,
-    ProblemKind,
     SkipReason,
 )
 from medlive.sources.source import (
     Anonymiser,
     Fetched,
     IncompleteThread,
-    LayoutError,
     ListEntry,
     Listing,
     NotAThread,
     Page,
     PageRequest,
+    ParserFault,
+    ProblemKind,
     Site,
+    SourceError,
     allowed_hosts,
     host_of,
 )
@@ -245,8 +237,8 @@ class _Run:
         fetched_page = FetchedPage(PageKind.LISTING, page, None, number)
         try:
             listing = parse_with(page.url, self.site.parse_listing, page)
-        except (LayoutError, NotAThread, ParserFault) as error:
-            problem = HarvestProblem(page.url, problem_kind(error), error.message, ends_source=True)
+        except SourceError as error:
+            problem = HarvestProblem(page.url, error.kind, error.message, ends_source=True)
             await self._report(problem, fetched_page)
             return None
         if number < MAX_LIST_PAGES or listing.next_page is None:
@@ -306,7 +298,7 @@ class _Run:
                 last_modified=known.last_modified if known else None,
             )
         except FetchError as error:
-            kind = problem_kind(error)
+            kind = error.kind
             missing = isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
             if missing and thread_id is not None:
                 kind = ProblemKind.GONE
@@ -320,7 +312,7 @@ class _Run:
             if not await self._fetch_pages(entry, known, reading):
                 return
             thread = parse_with(entry.url, self.site.parse_thread, reading.pages, self.anonymise)
-        except (LayoutError, NotAThread, ParserFault) as error:
+        except SourceError as error:
             await self._report(self._parse_failure(entry, error, origin), *reading.unsaved)
             return
         self.layout_streak = 0
@@ -360,8 +352,8 @@ class _Run:
             url = parse_with(page.url, self.site.next_page, page)
         return True
 
-    def _parse_failure(self, entry: ListEntry, error: MedliveError, origin: _Origin) -> HarvestProblem:
-        kind = problem_kind(error)
+    def _parse_failure(self, entry: ListEntry, error: SourceError, origin: _Origin) -> HarvestProblem:
+        kind = error.kind
         if origin is _Origin.MISSING:
             # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
             # be read, the layout has not changed.
@@ -401,10 +393,6 @@ def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
     return moment is not None and limit is not None and moment < limit
 
 
-class ParserFault(MedliveError):
-    """An adapter failed on a page with an unexpected error."""
-
-
 def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call a parser of an adapter.
 
@@ -418,22 +406,3 @@ def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.k
         raise
     except Exception as error:
         raise ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
-
-
-_PROBLEMS: Mapping[type[MedliveError], ProblemKind] = {
-    HostDown: ProblemKind.DOWN,
-    Blocked: ProblemKind.BLOCKED,
-    RobotsDenied: ProblemKind.ROBOTS,
-    HostRefused: ProblemKind.HOST_REFUSED,
-    FetchError: ProblemKind.FETCH,
-    ParserFault: ProblemKind.FAULT,
-    LayoutError: ProblemKind.LAYOUT,
-    IncompleteThread: ProblemKind.INCOMPLETE,
-    NotAThread: ProblemKind.NOT_A_THREAD,
-}
-"""Subclasses before their bases."""
-
-
-def problem_kind(error: MedliveError) -> ProblemKind:
-    """The kind of problem that an error of fetching or parsing is."""
-    return next(kind for found, kind in _PROBLEMS.items() if isinstance(error, found))

@@ -6,7 +6,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Protocol
 
-from medlive.sources.source import Fetched, ListEntry, Page, PageRequest
+from medlive.sources.source import Fetched, ListEntry, Page, PageRequest, ProblemKind
 from medlive.threads.model import Thread
 
 
@@ -45,24 +45,6 @@ class PageKind(StrEnum):
 
     LISTING = "listing"
     THREAD = "thread"
-
-
-class ProblemKind(StrEnum):
-    """Why a page or thread was not read."""
-
-    LAYOUT = "layout"
-    NOT_A_THREAD = "not_a_thread"
-    INCOMPLETE = "incomplete"
-    FAULT = "fault"
-    """The adapter failed on it in a way that it should not."""
-    GONE = "gone"
-    FETCH = "fetch"
-    ROBOTS = "robots"
-    HOST_REFUSED = "host_refused"
-    BLOCKED = "blocked"
-    """The host turned us away."""
-    DOWN = "down"
-    """The host failed too often."""
 
 
 REFUSALS = (ProblemKind.BLOCKED, ProblemKind.DOWN)

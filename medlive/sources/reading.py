@@ -5,10 +5,9 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
@@ -333,8 +332,7 @@ _REPLIES = ("acceptedAnswer", "suggestedAnswer", "comment")
 _MAX_LEVELS = 40
 
 
-@dataclass(frozen=True, slots=True)
-class Posting:
+class Posting(NamedTuple):
     """One contribution as structured data states it."""
 
     author: str | None
@@ -344,11 +342,11 @@ class Posting:
     """The text ends in an ellipsis: sites cut long posts here, so it cannot replace the page's words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Discussion:
+class Discussion(NamedTuple):
     """A question or opening post with its answers or comments, those that the page states."""
 
-    kind: Literal["Question", "DiscussionForumPosting"]
+    kind: str
+    """Question or DiscussionForumPosting."""
     title: str
     opening: Posting
     replies: tuple[Posting, ...]
@@ -356,29 +354,26 @@ class Discussion:
     @property
     def whole(self) -> bool:
         """Whether there is an answer and no text is an excerpt or empty."""
-        posts = (self.opening, *self.replies)
-        return bool(self.replies) and all(p.text and not p.excerpt for p in posts)
+        return bool(self.replies) and all(p.text and not p.excerpt for p in (self.opening, *self.replies))
 
 
-def discussions(tree: LexborHTMLParser) -> tuple[Discussion, ...]:
+def discussions(tree: LexborHTMLParser) -> list[Discussion]:
     """Every question and forum posting that a page's JSON-LD states, outermost first; invalid JSON is left out."""
     found: list[Discussion] = []
     for script in tree.css('script[type*="ld+json"]'):
         with suppress(ValueError, RecursionError):
             found += _discussions(json.loads(_WRAPPER.sub("", script.text()), strict=False), 0)
-    return tuple(found)
+    return found
 
 
 def _discussions(value: Any, depth: int) -> Iterator[Discussion]:
-    if isinstance(value, dict) and (kind := _kind(value)) is not None:
-        replies = (
-            item for key in ("acceptedAnswer", "suggestedAnswer", "comment") for item in _listed(value.get(key))
-        )
-        postings = dict.fromkeys(_posting(reply) for reply in replies if isinstance(reply, dict))
-        title = _text(value.get("headline") or value.get("name"))
-        yield Discussion(kind, title, _posting(value), tuple(postings))
-        return
     if isinstance(value, dict):
+        names = [str(name).rsplit("/", 1)[-1] for name in _listed(value.get("@type"))]
+        if kind := next((name for name in names if name in ("Question", "DiscussionForumPosting")), None):
+            replies = (item for key in _REPLIES for item in _listed(value.get(key)) if isinstance(item, dict))
+            title = _text(value.get("headline") or value.get("name"))
+            yield Discussion(kind, title, _posting(value), tuple(dict.fromkeys(map(_posting, replies))))
+            return
         value = [value[key] for key in _CONTAINERS if key in value]
     if isinstance(value, list) and depth < _MAX_LEVELS:
         for item in value:
@@ -389,26 +384,13 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
 
-def _kind(value: dict[str, Any]) -> Literal["Question", "DiscussionForumPosting"] | None:
-    for name in _listed(value.get("@type")):
-        if (short := str(name).rsplit("/", 1)[-1]) in ("Question", "DiscussionForumPosting"):
-            return short  # type: ignore[return-value]
-    return None
-
-
 def _posting(entry: dict[str, Any]) -> Posting:
-    author = entry.get("author")
-    if isinstance(author, list):
-        author = author[0] if author else None
+    author = next(iter(_listed(entry.get("author"))), None)
     name = _text(author.get("name") if isinstance(author, dict) else author)
-    raw = entry.get("text") or entry.get("articleBody") or ""
-    raw = raw if isinstance(raw, str) else ""
-    return Posting(
-        author=name or None,
-        text=_text(raw),
-        posted_at=stated_moment(entry.get("datePublished") or entry.get("dateCreated"), UTC),
-        excerpt=bool(_EXCERPT.search(raw[-60:])),
-    )
+    raw = entry.get("text") or entry.get("articleBody")
+    posted_at = stated_moment(entry.get("datePublished") or entry.get("dateCreated"), UTC)
+    excerpt = isinstance(raw, str) and _EXCERPT.search(raw[-60:]) is not None
+    return Posting(name or None, _text(raw), posted_at, excerpt)
 
 
 def _text(value: Any) -> str:

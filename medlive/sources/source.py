@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime
+from enum import StrEnum
 from typing import ClassVar, NamedTuple
 from urllib.parse import urljoin, urlsplit
 
@@ -28,8 +29,34 @@ _BOMS = ((codecs.BOM_UTF8, "utf-8-sig"), (codecs.BOM_UTF16_LE, "utf-16"), (codec
 _GB_PAIR = re.compile(rb"[\x81-\xfe][\xa1-\xfe]")
 
 
-class LayoutError(MedliveError):
+class ProblemKind(StrEnum):
+    """Why a page or thread was not read."""
+
+    LAYOUT = "layout"
+    NOT_A_THREAD = "not_a_thread"
+    INCOMPLETE = "incomplete"
+    FAULT = "fault"
+    """The adapter failed on it in a way that it should not."""
+    GONE = "gone"
+    FETCH = "fetch"
+    ROBOTS = "robots"
+    HOST_REFUSED = "host_refused"
+    BLOCKED = "blocked"
+    """The host turned us away."""
+    DOWN = "down"
+    """The host failed too often."""
+
+
+class SourceError(MedliveError):
+    """A page was not fetched, or is not the thread or list that it should be."""
+
+    kind: ClassVar[ProblemKind]
+
+
+class LayoutError(SourceError):
     """A page has a layout that its adapter does not know."""
+
+    kind = ProblemKind.LAYOUT
 
     def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
@@ -41,12 +68,22 @@ class LayoutError(MedliveError):
         )
 
 
-class NotAThread(MedliveError):
+class NotAThread(SourceError):
     """A page is whole but shows no discussion."""
+
+    kind = ProblemKind.NOT_A_THREAD
 
 
 class IncompleteThread(NotAThread):
     """The pages are not a complete thread."""
+
+    kind = ProblemKind.INCOMPLETE
+
+
+class ParserFault(SourceError):
+    """An adapter failed on a page with an unexpected error."""
+
+    kind = ProblemKind.FAULT
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ from medlive.db.session import Database
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchSettings
-from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind, ProblemKind
-from medlive.sources.source import Fetched, ListEntry
+from medlive.sources.ledger import FetchedPage, HarvestedThread, HarvestProblem, Listed, PageKind
+from medlive.sources.source import Fetched, ListEntry, ProblemKind
 from medlive.threads.model import Message, Role, Thread
 
 SOURCE = "forum"

@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from medlive.db.mapping import dump_rows, is_one_of, read, row_of
 from medlive.db.tables.intake import FrontierRow, FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
-from medlive.sources.ledger import KnownThread, ProblemKind
-from medlive.sources.source import ListEntry
+from medlive.sources.ledger import KnownThread
+from medlive.sources.source import ListEntry, ProblemKind
 
 MAX_ATTEMPTS = 5
 """Runs in which a thread may fail before it is asked for only when a list shows it anew."""

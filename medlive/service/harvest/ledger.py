@@ -32,10 +32,9 @@ from medlive.sources.ledger import (
     KnownThread,
     Listed,
     ListState,
-    ProblemKind,
     SkipReason,
 )
-from medlive.sources.source import ListEntry, Page
+from medlive.sources.source import ListEntry, Page, ProblemKind
 from medlive.threads.model import Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 

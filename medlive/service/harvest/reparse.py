@@ -23,10 +23,9 @@ from medlive.service.harvest.import_files import store_threads
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
-from medlive.sources.harvest import ParserFault, parse_with, problem_kind
-from medlive.sources.ledger import ProblemKind
+from medlive.sources.harvest import parse_with
 from medlive.sources.registry import build_site
-from medlive.sources.source import LayoutError, NotAThread, Site
+from medlive.sources.source import ProblemKind, Site, SourceError
 from medlive.threads.model import Thread
 
 COMMAND: Final = "source reparse"
@@ -188,8 +187,8 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
         return _Reread(one, reason=DAMAGED, message=error.message)
     except BadInput as error:
         return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
-    except (LayoutError, NotAThread, ParserFault) as error:
-        return _Reread(one, reason=problem_kind(error).value, message=error.message)
+    except SourceError as error:
+        return _Reread(one, reason=error.kind.value, message=error.message)
     return _Reread(one, thread)
 
 

@@ -9,7 +9,7 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.errors import MedliveError
+from medlive.sources.source import ProblemKind, SourceError
 
 PRODUCT = "medlive"
 """The name by which a robots.txt addresses this program."""
@@ -32,8 +32,10 @@ class FetchReason(StrEnum):
     REDIRECT = "redirect"
 
 
-class FetchError(MedliveError):
+class FetchError(SourceError):
     """A page was not fetched."""
+
+    kind = ProblemKind.FETCH
 
     def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
         self.url = url
@@ -46,17 +48,25 @@ class FetchError(MedliveError):
 class RobotsDenied(FetchError):
     """The host's robots.txt does not let this page be fetched, or could not be read."""
 
+    kind = ProblemKind.ROBOTS
+
 
 class HostRefused(FetchError):
     """The address is not one of this source."""
+
+    kind = ProblemKind.HOST_REFUSED
 
 
 class Blocked(FetchError):
     """The host turned medlive away, and is left alone for the rest of the run."""
 
+    kind = ProblemKind.BLOCKED
+
 
 class HostDown(Blocked):
     """The host failed page after page, and is left alone for the rest of the run."""
+
+    kind = ProblemKind.DOWN
 
 
 class FetchFailed(FetchError):

@@ -26,11 +26,10 @@ from medlive.sources.ledger import (
     Listed,
     ListState,
     PageKind,
-    ProblemKind,
     SkipReason,
 )
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import Fetched, ListEntry, Site, allowed_hosts
+from medlive.sources.source import Fetched, ListEntry, ProblemKind, Site, allowed_hosts
 from medlive.threads.model import Thread
 from tests.support.ledger import Killed, MemoryLedger
 
