@@ -167,8 +167,10 @@ def _read_archive(data: bytes, faults: Faults) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
             for entry in packed.infolist():
-                if (fault := _entry_fault(entry, files)) is not None:
-                    faults.add(printable(entry.filename)[:200], *fault)
+                if entry.filename not in _KNOWN:
+                    faults.add(printable(entry.filename)[:200], _ONLY, "another name")
+                elif entry.compress_type != zipfile.ZIP_STORED:
+                    faults.add(entry.filename, "a plain file", "a compressed one")
                 elif entry.file_size <= len(data):
                     files[entry.filename] = packed.read(entry)
     except _DAMAGED as exc:
@@ -177,21 +179,6 @@ def _read_archive(data: bytes, faults: Faults) -> dict[str, bytes]:
     if not faults.count and archive(files) != data:
         faults.add(".", "an archive in the form that medlive writes", "the same files in another form")
     return files
-
-
-def _entry_fault(entry: zipfile.ZipInfo, files: Mapping[str, bytes]) -> tuple[str, str] | None:
-    """What was expected of an archive's entry, and what it is; None where it may be read."""
-    mode = entry.external_attr >> 16
-    kind = "a folder" if entry.is_dir() else "a symbolic link" if stat.S_ISLNK(mode) else "a file"
-    if entry.filename not in _KNOWN:
-        return _ONLY, kind
-    if entry.filename in files:
-        return "one entry with that name", "several"
-    if stat.S_IFMT(mode) not in (0, stat.S_IFREG):
-        return "a regular file", kind
-    if entry.compress_type != zipfile.ZIP_STORED or entry.flag_bits & 1:
-        return "a plain file", "a compressed or encrypted one"
-    return None
 
 
 def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shape | None:

@@ -8,9 +8,8 @@ from itertools import groupby
 from typing import Final
 
 from medlive import __version__
-from medlive.evaluation.bundles.contents import Verification, require
+from medlive.evaluation.bundles.contents import Verification, in_order, require
 from medlive.evaluation.bundles.files import BUNDLE
-from medlive.evaluation.bundles.sources import in_order
 from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, grade_keys
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES

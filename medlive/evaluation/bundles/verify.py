@@ -9,7 +9,7 @@ import numpy as np
 
 from medlive import __version__
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
-from medlive.evaluation.bundles import contents, sources, verdicts
+from medlive.evaluation.bundles import contents, verdicts
 from medlive.evaluation.bundles.bundle import (
     MOST_DRAWS,
     BundleInfo,
@@ -223,10 +223,10 @@ STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     ("the bundle contains exactly its files, as regular files", contents.files),
     ("every file matches SHA256SUMS and bundle.json", contents.digests),
     ("every document and row is valid and in canonical form, and they agree", contents.schema),
-    ("the snapshot is the one named in the bundle, and verifies", sources.snapshot),
-    ("the cases equal the snapshot's", sources.cases),
-    ("only open-book runs have evidence, as run.json says, none newer than its case", sources.evidence),
-    ("every answer belongs to a case, at most one each", sources.answers),
+    ("the snapshot is the one named in the bundle, and verifies", contents.snapshot),
+    ("the cases equal the snapshot's", contents.cases),
+    ("only open-book runs have evidence, as run.json says, none newer than its case", contents.evidence),
+    ("every answer belongs to a case, at most one each", contents.answers),
     ("every verdict matches its criterion, its answer and the grader's reply", verdicts.verdicts),
     ("the pinned grader gave all verdicts", verdicts.grader),
     ("everything left out is in the snapshot's errata", errata),

@@ -220,7 +220,7 @@ def test_the_evidence_of_an_open_book_goes_with_it(room: Room, opened: Files, tm
         (lambda rows: rows[0].update(rank=2), "ranked from 1"),
         (lambda rows: rows[0].update(corpus="mine"), "a corpus of the index"),
         (lambda rows: rows[0].update(bonus=1), "expected snippets"),
-        (lambda rows: rows[0].update(title=5), "other values"),
+        (lambda rows: rows[0].update(title=5), "snippets in canonical form"),
         (lambda rows: rows.pop(), "every case of the run"),
     ],
 )
