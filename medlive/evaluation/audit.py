@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
@@ -73,7 +73,7 @@ class Finding(LogRow):
     reasoning: str
     reason: str
     """Why it is unaudited, else ""."""
-    score: float
+    score: Annotated[float, Field(ge=0, le=1, strict=True)]
     """The case's score by the paper's metric."""
     raw: str
     """What the auditor said, cut at 20,000 characters."""
@@ -94,19 +94,6 @@ class Finding(LogRow):
     def row(self) -> dict[str, Any]:
         """The finding as JSON."""
         return super(Finding, self).row() | {"criteria": list(self.criteria), "usage": dict(self.usage)}
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Parse a finding. Raises TypeError, KeyError or ValueError if it is invalid."""
-        criteria, score, cause = row["criteria"], row["score"], row["cause"]
-        if not isinstance(criteria, list) or not all(isinstance(text, str) for text in criteria):
-            raise ValueError("criteria must be a list of strings")
-        if isinstance(score, bool) or not isinstance(score, int | float) or not 0 <= score <= 1:
-            raise ValueError("score must be a number from 0 to 1")
-        if not isinstance(row.get("usage", {}), dict):
-            raise ValueError("usage must be an object")
-        known = {"criteria": tuple(criteria), "cause": None if cause is None else RootCause(cause)}
-        return super(Finding, cls).from_row({**row, **known})
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Self, get_type_hints
 
+from pydantic import StrictBool, TypeAdapter, ValidationError
+
 from medlive.digest import digest_json, digest_text
 from medlive.errors import EndpointUnavailable
 
@@ -92,36 +94,30 @@ class CaseSet:
 
 
 class LogRow:
-    """A frozen dataclass that is a line of a log: texts are strings, enums by value."""
+    """A frozen dataclass that is a line of a log; enums are written by value."""
 
     __slots__ = ()
 
     def row(self) -> dict[str, Any]:
         """The line as JSON."""
-        return {name: getattr(self, name) for name in _kinds(type(self))}
+        return {name: getattr(self, name) for name in _adapter(type(self))[1]}
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """Parse a line; unknown fields are ignored. Raises TypeError, KeyError or ValueError if it is invalid."""
-        known: dict[str, Any] = {}
-        for name, kind in _kinds(cls).items():
-            if name not in row:
-                continue
-            known[name] = value = row[name]
-            if kind is str and not isinstance(value, str):
-                raise ValueError(f"{name} must be a string")
-            if kind is not None and kind is not str:
-                known[name] = kind(value)
-        return cls(**known)
+        """Parse a line; unknown fields are ignored. Raises ValueError if it is invalid."""
+        try:
+            parsed: Self = _adapter(cls)[0].validate_python(row)
+        except ValidationError as exc:
+            first = exc.errors(include_url=False)[0]
+            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+        return parsed
 
 
-def _read_kinds(cls: type) -> dict[str, type[str] | None]:
-    """The fields of a line: `str` or an enum, or None for those that are not checked."""
-    kinds = get_type_hints(cls).items()
-    return {name: kind if isinstance(kind, type) and issubclass(kind, str) else None for name, kind in kinds}
+def _make_adapter(cls: type) -> tuple[TypeAdapter[Any], tuple[str, ...]]:
+    return TypeAdapter(cls), tuple(get_type_hints(cls))
 
 
-_kinds: Callable[[type], dict[str, type[str] | None]] = cache(_read_kinds)
+_adapter: Callable[[type], tuple[TypeAdapter[Any], tuple[str, ...]]] = cache(_make_adapter)
 
 
 class AnswerState(StrEnum):
@@ -196,7 +192,7 @@ class Grade(LogRow):
     criterion_id: str
     key: str
     """The digest of all that the verdict rests on; see `grade_keys`."""
-    met: bool | None
+    met: StrictBool | None
     """None is ungraded: neither met nor unmet, with its reason."""
     quote: str
     reasoning: str
@@ -217,14 +213,6 @@ class Grade(LogRow):
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
     origin: Origin = Origin.CALL
-
-    @classmethod
-    def from_row(cls, row: Mapping[str, Any]) -> Self:
-        """The grade from its JSON. Raises TypeError, KeyError or ValueError if it is not one."""
-        grade = super(Grade, cls).from_row(row)
-        if grade.met is not None and not isinstance(grade.met, bool):
-            raise ValueError("met must be true, false or null")
-        return grade
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

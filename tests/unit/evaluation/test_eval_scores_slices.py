@@ -285,9 +285,9 @@ async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(run_dir: Pa
     assert run.verdicts(second["case_id"])[second["criterion_id"]] is True
     assert sum(len(v) for v in expected.values()) == 18
     notes = "\n".join(run.notes)
-    assert "grades.jsonl:22: not a valid row: met must be" in notes
-    assert "grades.jsonl:23: not a valid row: 'guess' is not a valid Mode" in notes
-    assert "grades.jsonl:24: not a valid row: quote must be a string" in notes
+    assert "grades.jsonl:22: not a valid row: met: Input should be" in notes
+    assert "grades.jsonl:23: not a valid row: mode: Input should be" in notes
+    assert "grades.jsonl:24: not a valid row: quote: Input should be a valid string" in notes
     assert "and 2 more of this kind" in notes
     for case in run.run.cases:
         answer = run.answers[case.case_id]
