@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, progress, say, wait_for
+from medlive.cli.output import attributes, print_result, print_table, progress, say, wait_for
 from medlive.config import RoleSettings, load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable
 from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
@@ -61,23 +61,25 @@ def check(
     if not any(result.reached() for result in done):
         raise EndpointUnavailable(f"no probe was answered: {done[0].why}")
     if shown := [result.marked.version for result in done if result.verdict is Verdict.SHOWN]:
-        raise CheckFailed(
-            f"{model} knows the canary of {', '.join(shown)}",
-            hint="it has seen the snapshot, or can look it up: its scores on those cases are no evidence",
-        )
+        hint = "it has seen the snapshot, or can look it up: its scores on those cases are no evidence"
+        raise CheckFailed(f"{model} knows the canary of {', '.join(shown)}", hint=hint)
 
 
 def _print(done: list[CanaryCheck]) -> None:
-    print_table(
-        ["release", "verdict", "unseen digits", "probes", "controls"],
+    def counts(result: CanaryCheck, control: bool) -> str:
+        return ", ".join(f"{n} {name}" for name, n in result.tally(control=control).items())
+
+    rows = [
         [
-            [
-                result.marked.version, result.verdict.value, f"{result.run} of 16",
-                _counts(result.tally(control=False)), _counts(result.tally(control=True)),
-            ]
-            for result in done
-        ],
-    )  # fmt: skip
+            one.marked.version,
+            one.verdict,
+            f"{one.run} of 16",
+            counts(one, control=False),
+            counts(one, control=True),
+        ]
+        for one in done
+    ]
+    print_table(["release", "verdict", "unseen digits", "probes", "controls"], rows)
     for result in done:
         print(f"{result.marked.version}: canary {result.marked.canary}, decoy {result.marked.decoy}")
     for result in done:
@@ -88,22 +90,12 @@ def _print(done: list[CanaryCheck]) -> None:
     say("A decoy is uuid5(canary, 'decoy'); a control without digits names a release that never was.")
 
 
-def _counts(tally: dict[str, int]) -> str:
-    return ", ".join(f"{n} {name}" for name, n in tally.items())
-
-
 def _row(result: CanaryCheck) -> dict[str, object]:
-    marked, replies = result.marked, (s for s in result.seen if s.outcome is not Outcome.NOT_ASKED)
-    return {
-        "version": marked.version, "canary": marked.canary, "decoy": marked.decoy,
-        "decoy_made_by": "uuid5(canary, 'decoy')", "control_version": marked.never,
-        "verdict": result.verdict.value, "why": result.why, "longest_run": result.run, "unseen_digits": 16,
-        "odds_of_a_guess": result.odds if result.verdict is Verdict.SHOWN else None,
+    probe = "wording=probe.wording characters_given=probe.given control=probe.control"
+    asked = [seen for seen in result.seen if seen.outcome is not Outcome.NOT_ASKED]
+    return attributes(result.marked, "version canary decoy control_version=never") | {
+        "decoy_made_by": "uuid5(canary, 'decoy')", **attributes(result, "verdict why longest_run=run"),
+        "unseen_digits": 16, "odds_of_a_guess": result.odds if result.verdict is Verdict.SHOWN else None,
         "probes": result.tally(control=False), "controls": result.tally(control=True),
-        "replies": [
-            {"wording": s.probe.wording, "characters_given": s.probe.given, "control": s.probe.control,
-             "outcome": s.outcome.value, "run": s.run, "decoy_run": s.decoy_run, "offered": s.offered,
-             "said": s.said}
-            for s in replies
-        ],
+        "replies": [attributes(seen, f"{probe} outcome run decoy_run offered said") for seen in asked],
     }  # fmt: skip

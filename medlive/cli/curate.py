@@ -53,20 +53,15 @@ def _check(done: dict[str, Any]) -> None:
     from medlive.llm.budget import BudgetSpent
 
     if done["faults"]:
-        raise CheckFailed(
-            f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
-        )
+        hint = "medlive curate tries them again"
+        raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
     if stopped := done["spent"]["stopped"]:
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
-        raise BudgetSpent(
-            f"{stopped}: {cut} threads were cut short and {done['left']} not begun",
-            hint="the next medlive curate goes on from there; [budget] in config/medlive.toml limits it",
-        )
+        hint = "the next medlive curate goes on from there; [budget] in config/medlive.toml limits it"
+        raise BudgetSpent(f"{stopped}: {cut} threads were cut short and {done['left']} not begun", hint=hint)
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
-        raise EndpointUnavailable(
-            f"{unanswered} threads failed because a model endpoint gave no answer",
-            hint="medlive status shows what it said; the next medlive curate tries them again",
-        )
+        hint = "medlive status shows the reason; the next medlive curate tries them again"
+        raise EndpointUnavailable(f"{unanswered} threads failed: a model endpoint gave no answer", hint=hint)
     if failed := done["outcomes"].get("failed"):
         say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")
 

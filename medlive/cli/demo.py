@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say, wait_for
+from medlive.cli.output import attributes, print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.llm.wire import JsonMode
@@ -56,11 +56,8 @@ def command(
     value = {
         "harvest": {h.source: dict(h.counts) for h in done.harvested},
         **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
-        **{name: getattr(done, name) for name in ("new_threads", "verified_steps", "skipped_steps", "seconds")},
-        "snapshot": {
-            "version": frozen.version, "cases": frozen.cases, "criteria": frozen.criteria,
-            "publishable": frozen.publishable, "already_frozen": frozen.already,
-        },
+        **attributes(done, "new_threads verified_steps skipped_steps seconds"),
+        "snapshot": attributes(frozen, "version cases criteria publishable already_frozen=already"),
         "scores": scores_json(scores),
         "paths": paths,
     }  # fmt: skip
@@ -73,23 +70,16 @@ def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *,
     from medlive.cli.evaluation.score import print_scores
 
     print()
+    names = ("new", "revised", "unchanged", "not_modified")
     print_table(
-        ["source", "new", "revised", "unchanged", "not modified", "problems"],
-        [
-            [h.source, h.counts["new"], h.counts["revised"], h.counts["unchanged"], h.counts["not_modified"],
-             len(h.problems)]
-            for h in done.harvested
-        ],
+        ["source", *(name.replace("_", " ") for name in names), "problems"],
+        [[h.source, *(h.counts[name] for name in names), len(h.problems)] for h in done.harvested],
         title="Harvest" + ("" if done.new_threads else ": nothing new, every thread was here already"),
-    )  # fmt: skip
+    )
     print()
     funnel = done.curated["funnel"]
-    total = sum(row[3] for row in funnel)
-    print_table(
-        ["stage", "outcome", "reason", "threads"],
-        [*funnel, ["", "", "in all", total]],
-        title="Funnel: what became of each thread",
-    )
+    rows = [*funnel, ["", "", "in all", sum(row[3] for row in funnel)]]
+    print_table(["stage", "outcome", "reason", "threads"], rows, title="Funnel: what became of each thread")
     print()
     state = "was frozen already" if frozen.already else "frozen"
     print(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")

@@ -31,9 +31,7 @@ ModelsOption = Annotated[Path | None, Option("--models", help="A folder of model
 EncoderOption = Annotated[str | None, Option("--encoder", help="Default: the one that the index names.")]
 IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 Retriever = Literal["bm25", "dense", "hybrid"]
-RetrieverOption = Annotated[
-    Retriever | None, Option("--retriever", help="Default: as configured, or the index's.")
-]
+RetrieverOption = Annotated[Retriever | None, Option("--retriever", help="Default: as configured or the index's.")]
 
 DEPTHS = (1, 5, 32)
 K = 32
@@ -228,11 +226,8 @@ def models(
     }  # fmt: skip
 
     def show() -> None:
-        rows = [
-            [f.role.repository, f.role.purpose, *row]
-            for f in found
-            for row in pick(f.places, "folder state problem")
-        ]
+        roles = [(f.role, row) for f in found for row in pick(f.places, "folder state problem")]
+        rows = [[role.repository, role.purpose, *row] for role, row in roles]
         print_table(["model", "for", "looked at", "state", "problem"], rows)
         if packages:
             say(f"not installed: {', '.join(packages)} ({folders.INSTALL})")
@@ -300,10 +295,8 @@ def bench(
             raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
     items = known_items(open_store(folder, manifest), queries)
     if not items:
-        raise UsageError(
-            f"no passage of {folder} begins with a sentence of 8 words or more to make a query of",
-            hint="words are told apart by spaces: an index over Chinese alone is not measured by this",
-        )
+        hint = "words are told apart by spaces: an index over Chinese alone cannot be measured"
+        raise UsageError(f"no passage of {folder} begins with a sentence of 8 words or more", hint=hint)
     names: tuple[Retriever, ...] = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
     if manifest.dense is None:
         say(f"bm25 only: {manifest.reason}")

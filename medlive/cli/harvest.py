@@ -65,10 +65,8 @@ def harvest(
         return
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
-        raise UsageError(
-            "a harvest needs a contact address, which every request names",
-            hint="MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml",
-        )
+        hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
+        raise UsageError("a harvest needs a contact address, which every request names", hint=hint)
     done, broken = with_database(
         lambda database, settings: _harvest(database, settings, wanted, since=moment, limit=limit, again=again)
     )
@@ -143,8 +141,7 @@ async def _harvest(
 def _print(done: "list[HarvestResult]") -> None:
     shares = ["" if d.not_modified_share is None else f"{d.not_modified_share:.0%}" for d in done]
     rows = [
-        [d.source, *(d.counts[c] for c in COLUMNS), share, len(d.problems)]
-        for d, share in zip(done, shares, strict=True)
+        [d.source, *(d.counts[c] for c in COLUMNS), x, len(d.problems)] for d, x in zip(done, shares, strict=True)
     ]
     print_table(["source", *COLUMNS, "304 share", "problems"], rows)
 
@@ -163,9 +160,8 @@ def _notes(done: "list[HarvestResult]") -> Iterator[str]:
 
 def _as_json(done: "HarvestResult") -> dict[str, Any]:
     names = "source iso_week not_modified_share already_done limited failed quarantined counts"
-    return attributes(done, names) | {
-        "problems": [attributes(p, "url kind message thread_id") for p in done.problems]
-    }
+    problems = [attributes(p, "url kind message thread_id") for p in done.problems]
+    return attributes(done, names) | {"problems": problems}
 
 
 def import_(
@@ -211,9 +207,8 @@ def list_(as_json: JsonOption = False) -> None:
     from medlive.sources.registry import build_site
 
     settings = load_settings().settings
-    sites = {
-        name: build_site(name, overrides).settings for name, overrides in select_sources(settings, []).items()
-    }
+    wanted = select_sources(settings, [])
+    sites = {name: build_site(name, overrides).settings for name, overrides in wanted.items()}
     rows = [[name, s.base_url, ", ".join(s.boards) or "all", s.min_interval_s] for name, s in sites.items()]
     print_result(
         {name: site.model_dump(mode="json") for name, site in sites.items()},
@@ -301,9 +296,8 @@ def lift(
 
     select_sources(load_settings().settings, [source])
     reason = with_database(lambda database, _: lift_source_quarantine(database, source, compare_anew=accept))
-    say(
-        f"{source} was not quarantined" if reason is None else f"{source} is harvested again; it was out: {reason}"
-    )
+    again = f"{source} is harvested again; it was out: {reason}"
+    say(f"{source} was not quarantined" if reason is None else again)
 
 
 def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> None:

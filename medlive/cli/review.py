@@ -105,9 +105,7 @@ def dispute(
     """Dispute a case, or a criterion of it: it stays out of the next snapshots until the dispute is resolved."""
     from medlive.service.curation.review import dispute_case
 
-    done = with_database(
-        lambda database, _: dispute_case(database, case_id, reason, criterion_id=criterion, by=by)
-    )
+    done = with_database(lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by))
     print_result(_row(done), as_json, lambda: print(f"dispute {done.number} about {_subject(done)} is open"))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from datetime import datetime
+from functools import partial
 from typing import Annotated, Any
 
 from rich.text import Text
@@ -65,14 +66,12 @@ def worker(as_json: JsonOption = False) -> None:
 
     async def run() -> dict[str, Any]:
         with stopped_by_signals() as stop, progress("curated") as tick:
-            return await run_worker(
-                settings, stop, tick=tick, ready=lambda: say("waiting for threads (stop with Ctrl-C)")
-            )
+            ready = partial(say, "waiting for threads (stop with Ctrl-C)")
+            return await run_worker(settings, stop, tick=tick, ready=ready)
 
     done = wait_for(run())
-    faults = CheckFailed(
-        f"{len(done['faults'])} threads met a fault of medlive itself", hint="medlive curate tries them again"
-    )
+    hint = "medlive curate tries them again"
+    faults = CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
     print_result(
         done,
         as_json,

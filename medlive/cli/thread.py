@@ -27,9 +27,8 @@ def show(
         found: dict[str, Any] = wait_for(inspect_thread(load_settings().settings, source, thread_id))
     except ThreadTakenDown as gone:
         if as_json:
-            print_json(
-                {"thread": None, "taken_down": {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}}
-            )
+            taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}
+            print_json({"thread": None, "taken_down": taken_down})
         raise
     print_result(found, as_json, lambda: show_thread(thread, found))
 
@@ -107,9 +106,7 @@ def takedown(
     """
     from medlive.service.harvest.takedown import take_down
 
-    done = with_database(
-        lambda database, settings: take_down(database, settings, source, thread_id, reason, dry_run=dry_run)
-    )
+    done = with_database(lambda db, settings: take_down(db, settings, source, thread_id, reason, dry_run=dry_run))
     value = {
         "source": source, "thread_id": thread_id, "dry_run": dry_run, "erased": dict(done.counts),
         "files": done.files,
@@ -122,12 +119,10 @@ def takedown(
     left = [f"snapshot {version} holds its case {case_id}, which is withdrawn" for version, case_id in done.frozen]
     left += [f"a file may still hold its pages: {error.message}" for error in done.damaged]
     if left:
-        raise CheckFailed(
-            f"{source}/{thread_id}: " + "; ".join(left),
-            hint="errata.json says so, and the case is kept out of every later snapshot; publish the errata"
-            if done.frozen
-            else "restore or remove the file, then `medlive source prune`",
-        )
+        hint = "restore or remove the file, then `medlive source prune`"
+        if done.frozen:
+            hint = "errata.json says so, and later snapshots leave the case out; publish the errata"
+        raise CheckFailed(f"{source}/{thread_id}: " + "; ".join(left), hint=hint)
 
 
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
@@ -184,9 +179,8 @@ def _show_reading(reading: dict[str, Any]) -> None:
     rows += [[f"{w['element_id']} {w['kind']}", w["reason"]] for w in reading["wrong"]]
     rows += [["danger", reading["danger"]]] if reading["danger"] else []
     engine = f"{reading['engine']['engine']} {reading['engine']['model']}"
-    print_table(
-        ["question", "answer"], [*rows, ["reason", reading["reason"]]], title=f"Second reading by {engine}"
-    )
+    rows.append(["reason", reading["reason"]])
+    print_table(["question", "answer"], rows, title=f"Second reading by {engine}")
 
 
 def _scores(curation: dict[str, Any]) -> str:

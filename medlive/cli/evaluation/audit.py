@@ -54,8 +54,6 @@ def audit(
     from medlive.evaluation.scoring.graded import load_graded
 
     _check_options(auditor, base_url, table_only, calls.dry_run)
-    if len({path.resolve() for path in runs}) < len(runs):
-        raise UsageError("a run folder is named twice")
     graded = [load_graded(path, judge=judge) for path in runs]
     if table_only:
         _report([load_audit(run, bottom=bottom) for run in graded], None, None, runs, examples, as_json)

@@ -165,9 +165,8 @@ def leaderboard(
     keys = _keys(public_key)
     place = _place(snapshot)
     cases = None if place is None else load_cases(place)
-    reports = [
-        verify_bundle(path, public_keys=keys, snapshot=cases, errata_file=errata.errata_file) for path in bundles
-    ]
+    given: dict[str, Any] = {"public_keys": keys, "snapshot": cases, "errata_file": errata.errata_file}
+    reports = [verify_bundle(path, **given) for path in bundles]
     found = rank_bundles(reports, metric=chosen, draws=draws, seed=seed, errata=mode, most_unscored=most_unscored)
     print_result(_leaderboard_row(found), as_json, lambda: _print(found))
     if not found.rankings:

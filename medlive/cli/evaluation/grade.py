@@ -118,9 +118,7 @@ def _report(
         *(f"ungraded: {n}: {reason}" for reason, n in done.reasons.items()),
     ]
     if judge.identity.engine == "rules":
-        notes.append(
-            "graded by the rules engine: no clinical judgement was made, and no score of it is publishable"
-        )
+        notes.append("graded by the rules engine: no clinical judgement was made, no score is publishable")
     print_result(value, as_json, show, notes=notes)
     _check(done, repeated)
 

@@ -115,10 +115,8 @@ def _write_sheets(run_dir: Path, folder: Path, given: Sheets, people: People, se
         write = write_quality_sheets if given.about == "cases" else write_sheets
         made = write(run_dir, folder, raters, sample=given.sample, seed=seed)
     elif not adjudicator or not human or raters or given.sample:
-        raise UsageError(
-            "--sheet takes --rater, or for what raters disagreed on --human and --adjudicator",
-            hint="medlive eval meta RUN --sheet FOLDER --rater A --rater B",
-        )
+        hint = "medlive eval meta RUN --sheet FOLDER --rater A --rater B"
+        raise UsageError("--sheet takes --rater, or --human and --adjudicator for disagreements", hint=hint)
     else:
         made = _adjudication(run_dir, folder, adjudicator, human, seed)
     value = attributes(made, "files items cases cut") | {"seed": seed}

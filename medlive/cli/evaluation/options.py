@@ -29,14 +29,15 @@ CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or vers
 
 def _run(path: Path) -> Path:
     if not (path / "run.json").exists() and (inside := sorted(path.glob("*/run.json"))):
-        raise UsageError(
-            f"{path} is not a run folder: it contains {len(inside)} of them",
-            hint=f"name one, such as {inside[0].parent}, or, where several are taken, {path}/*",
-        )
+        hint = f"name one, such as {inside[0].parent}, or, where several are taken, {path}/*"
+        raise UsageError(f"{path} is not a run folder: it contains {len(inside)} of them", hint=hint)
     return path
 
 
 def _runs(paths: list[Path]) -> list[Path]:
+    places = [path.resolve() for path in paths]
+    if twice := [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]:
+        raise UsageError(f"{twice[-1]} is given more than once")
     return [_run(path) for path in paths]
 
 
@@ -109,9 +110,8 @@ class Cache:
         if self.no_cache and self.cache is not None:
             raise UsageError("--cache and --no-cache exclude each other")
         free = self.cache is None and engine is not None and engine.identity.engine == "rules"
-        return (
-            None if self.no_cache or free else GradeCache(self.cache or read_settings().home / "cache" / "grades")
-        )
+        folder = self.cache or read_settings().home / "cache" / "grades"
+        return None if self.no_cache or free else GradeCache(folder)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

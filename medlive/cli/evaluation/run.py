@@ -65,10 +65,8 @@ class Asking:
             parameters=read_parameters(calls.parameters),
         )  # fmt: skip
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
-            raise UsageError(
-                "max_tokens and max_completion_tokens are one limit by two names, and both would be sent",
-                hint="take one away with null: --parameters '{\"max_tokens\": null}'",
-            )
+            hint = "take one away with null: --parameters '{\"max_tokens\": null}'"
+            raise UsageError("max_tokens and max_completion_tokens are one limit by two names: send one", hint=hint)
         check_priced(calls.max_usd, {self.model: chosen.price})
         return chosen
 
@@ -211,10 +209,8 @@ def _place(settings: "Settings", cases: str) -> Path:
     version = cases.removeprefix("medlive-")
     named = not cases or "\0" in cases or version == "latest" or week_end(version)
     if not named and not os.path.lexists(cases):
-        raise BadInput(
-            f"{cases} is neither a file or folder nor the version of a snapshot",
-            hint="give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest",
-        )
+        hint = "give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest"
+        raise BadInput(f"{cases} is neither a file or folder nor the version of a snapshot", hint=hint)
     return snapshot_folder(settings, cases)
 
 

@@ -35,9 +35,6 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
         mode is ErrataMode.IGNORE,
     )  # fmt: skip
-    places = [path.resolve() for path in runs]
-    if twice := [path for path, place in zip(runs, places, strict=True) if places.count(place) > 1]:
-        raise UsageError(f"{twice[-1]} is given more than once")
     graded = [load_graded(path, judge=how.judge) for path in runs]
     for path, run in zip(runs, graded, strict=True):
         for note in run.notes:
@@ -46,9 +43,8 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
-    return score_runs(
-        graded, metric=metric, draws=how.draws, seed=how.seed, errata=use, basis=basis, registry=registry
-    )
+    how_many = {"draws": how.draws, "seed": how.seed}
+    return score_runs(graded, metric=metric, errata=use, basis=basis, registry=registry, **how_many)
 
 
 def registry_of(models: Path | None) -> Any:
@@ -137,9 +133,7 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
 def check_scored(table: Any) -> None:
     """Raises CheckFailed where no model has a score."""
     if all(model.overall.mean is None for model in table.models):
-        raise CheckFailed(
-            "no case has a score: nothing is graded", hint="medlive eval grade RUN makes the verdicts"
-        )
+        raise CheckFailed("no case has a score: nothing is graded", hint="medlive eval grade RUN grades it")
 
 
 def print_scores(table: Any) -> None:
@@ -241,9 +235,8 @@ def report(
 
     metas = tuple(read_meta(path) for path in meta or ())
     table = scored(runs, how, errata)
-    written = write_report(
-        table, out, registry=registry_of(how.models), metas=metas, case_pages=case_pages, png=png
-    )
+    registry = registry_of(how.models)
+    written = write_report(table, out, registry=registry, metas=metas, case_pages=case_pages, png=png)
     print(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
 

@@ -3,7 +3,7 @@
 import os
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
@@ -22,9 +22,10 @@ from medlive.cli.output import (
     with_session,
 )
 from medlive.cli.snapshot import release
-from medlive.cli.snapshot.diff import diff
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
+from medlive.integrity.folder import printable
+from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import load_snapshot
 
@@ -35,6 +36,8 @@ app = typer.Typer(no_args_is_help=True)
 app.command()(release.freeze)
 app.command()(release.rebuild)
 
+_CUT = 80
+"""Characters of a value in a diff."""
 _TRUST = {
     "not signed": "Unsigned: its origin cannot be verified.",
     "integrity": "Signed with the key that it names itself: this proves integrity, not origin. "
@@ -112,15 +115,19 @@ def verify(
     from medlive.snapshot.verify.run import verify_snapshot
 
     folder = snapshot_folder(load_settings().settings, path)
-    for place in (folder, *((parent,) if parent else ())):
-        if not place.exists():
-            raise BadInput(f"{place} does not exist")
+    _check_exist([folder, *([parent] if parent else [])])
     report = verify_snapshot(folder, public_key=public_key_of(public_key), parent=parent)
     value = attributes(report, "path ok complete trust") | {"steps": [check_as_json(s) for s in report.steps]}
     failure = None if report.ok else CheckFailed(f"{folder.name} does not verify")
     print_result(value, as_json, lambda: print_checks(report.steps), failure=failure)
     say(f"{folder.name} verifies" + ("" if report.complete else ", but steps were skipped"))
     say(_TRUST[report.trust.value])
+
+
+def _check_exist(folders: list[Path]) -> None:
+    for folder in folders:
+        if not folder.exists():
+            raise BadInput(f"{folder} does not exist")
 
 
 @app.command()
@@ -218,4 +225,83 @@ def fetch(
 
 
 app.command()(release.withdraw)
-app.command()(diff)
+
+
+@app.command()
+def diff(
+    old: Annotated[str, Argument(metavar="A", help="The older snapshot: its folder or version.")],
+    new: Annotated[str, Argument(metavar="B", help="The newer one.")],
+    limit: Annotated[int, Option(min=0, help="How many cases of each kind are listed.")] = 20,
+    unverified: Annotated[bool, Option("--unverified", help="Do not verify them first.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show what changed from snapshot A to B: cases, with reasons, and how the releases were made."""
+    from medlive.service.paths import snapshot_folder
+    from medlive.snapshot.diff import diff_snapshots
+    from medlive.snapshot.verify.run import verify_snapshot
+
+    settings = load_settings().settings
+    folders = [snapshot_folder(settings, given) for given in (old, new)]
+    _check_exist(folders)
+    for folder in folders if not unverified else ():
+        if not (report := verify_snapshot(folder)).ok:
+            raise CheckFailed(report.summary(), hint="--unverified compares it as it is")
+    found = diff_snapshots(*folders, limit=limit)
+    notes = ["not verified: what the files say was taken as it stands"] if unverified else []
+    print_result(_diff_rows(found), as_json, lambda: _print_diff(found), notes=notes)
+
+
+def _print_diff(found: SnapshotDiff) -> None:
+    print(f"{found.old.version} → {found.new.version}")
+    print_table(["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()])
+    if found.touched:
+        print_table(["in revised cases", "cases"], [[name, n] for name, n in found.touched.items()])
+    if found.settings:
+        shown = [[e.name, _short(e.old), _short(e.new)] for e in found.settings]
+        print_table(["how it was made", found.old.version, found.new.version], shown)
+    for kind in ChangeKind:
+        cases = [case for case in found.listed if case.kind is kind]
+        for case in cases:
+            print("\n".join(_lines(case, found.reasons.get(case.case_id))))
+        if left := found.counts[kind] - len(cases):
+            say(f"{left} more {kind.value}; --limit lists more")
+    say(f"reasons: {found.reasons_from}")
+
+
+def _lines(case: CaseDiff, reason: str | None) -> list[str]:
+    steps = " → ".join(str(r) for r in (case.from_revision, case.to_revision) if r is not None)
+    lines = [printable(f"{case.kind.value} {case.case_id} (revision {steps})" + (f": {reason}" if reason else ""))]
+    lines += [f"  {e.name}: {_short(e.old)} → {_short(e.new)}" for e in case.fields]
+    return lines + [f"  {_criterion(edit)}" for edit in case.criteria]
+
+
+def _criterion(edit: CriterionEdit) -> str:
+    named = edit.new or edit.old or {}
+    text = printable(f"{named['criterion_id']} {', '.join(edit.edits)}: ")
+    if edit.old is None or edit.new is None:
+        return text + f"{_short(named['criterion'])} ({named['axis']}, {named['points']:+d})"
+    names = ("criterion", "axis", "points", "criterion_id", "position")
+    changed = [f"{_short(edit.old[n])} → {_short(edit.new[n])}" for n in names if edit.old[n] != edit.new[n]]
+    return text + "; ".join(changed)
+
+
+def _short(value: Any) -> str:
+    """A value on one line, at most 80 characters of it, in signs that can stand on a screen."""
+    text = "none" if value is None else ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    text = "".join(c if c.isprintable() else " " for c in text[: 4 * _CUT])
+    return text if len(text) <= _CUT else text[: _CUT - 1] + "…"
+
+
+def _diff_rows(found: SnapshotDiff) -> dict[str, Any]:
+    names = "old=old.version new=new.version counts revised_cases_by_what_changed=touched reasons_from"
+    rows = attributes(found, names) | {"made_otherwise": [attributes(e, "name old new") for e in found.settings]}
+    for kind in ChangeKind:
+        rows[kind.value] = [
+            attributes(c, "case_id from_revision to_revision") | {
+                "reason": found.reasons.get(c.case_id),
+                "fields": [attributes(e, "name old new") for e in c.fields],
+                "criteria": [attributes(e, "edits old new") for e in c.criteria],
+            }
+            for c in found.listed if c.kind is kind
+        ]  # fmt: skip
+    return rows

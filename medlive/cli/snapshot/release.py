@@ -99,13 +99,11 @@ def rebuild(
         raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
     for name in () if as_json else done.differing:
         print(name)
-    raise CheckFailed(
-        f"{len(done.differing)} files of {done.folder} are not what the frozen rows make",
-        hint=None
-        if set(done.differing) & set(IDENTITY)
-        else "rows, changes and held-out cases are as they were frozen: what differs is the wording of this "
-        f"medlive, {__version__}; with the medlive that froze it the bytes are the same",
+    hint = (
+        f"the rows are unchanged: the wording of this medlive, {__version__}, differs from the one that froze it"
     )
+    what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
+    raise CheckFailed(what, hint=None if set(done.differing) & set(IDENTITY) else hint)
 
 
 def publish(
