@@ -32,15 +32,10 @@ def command(
     async def run() -> dict[str, Any]:
         with progress("filtered") as filtered, progress("curated") as curated:
             return await run_curation(
-                settings,
-                limit=limit,
-                retry_failed=retry_failed,
-                again=again,
-                exhaustive=exhaustive,
-                on_filtered=filtered,
-                on_curated=curated,
+                settings, limit=limit, retry_failed=retry_failed, again=again, exhaustive=exhaustive,
+                on_filtered=filtered, on_curated=curated,
                 on_wait=lambda n: say(f"{n} threads are with another worker; waiting for it or its heartbeat"),
-            )
+            )  # fmt: skip
 
     done = wait_for(run())
     print_result(done, as_json, lambda: _print(done), notes=done["faults"])

@@ -12,17 +12,10 @@ from medlive.cli.evaluation.score import contamination, report, score
 
 app = typer.Typer(no_args_is_help=True)
 
-app.command()(run)
-app.command()(grade)
-app.command()(score)
-app.command()(report)
-app.command()(contamination)
-app.command()(audit)
-app.command()(bundle)
-app.command("verify-bundle")(verify_bundle)
-app.command()(leaderboard)
-app.command()(meta)
-app.command("judge-direct")(judge_direct)
+for command in (
+    run, grade, score, report, contamination, audit, bundle, verify_bundle, leaderboard, meta, judge_direct,
+):  # fmt: skip
+    app.command()(command)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")

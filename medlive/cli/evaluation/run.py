@@ -66,7 +66,7 @@ class Asking:
         )  # fmt: skip
         if {"max_tokens", "max_completion_tokens"} <= chosen.parameters.keys():
             hint = "take one away with null: --parameters '{\"max_tokens\": null}'"
-            raise UsageError("max_tokens and max_completion_tokens are one limit by two names: send one", hint=hint)
+            raise UsageError("max_tokens, max_completion_tokens: one limit by two names, give one", hint=hint)
         check_priced(calls.max_usd, {self.model: chosen.price})
         return chosen
 

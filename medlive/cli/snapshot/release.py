@@ -99,9 +99,7 @@ def rebuild(
         raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
     for name in () if as_json else done.differing:
         print(name)
-    hint = (
-        f"the rows are unchanged: the wording of this medlive, {__version__}, differs from the one that froze it"
-    )
+    hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
     what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
     raise CheckFailed(what, hint=None if set(done.differing) & set(IDENTITY) else hint)
 
