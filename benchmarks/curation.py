@@ -138,7 +138,7 @@ async def curate(settings: Settings, threads: Sequence[Thread]) -> Measured:
                     saved = await save_threads(session, threads)
                     await defer_revisions(app, session, [s.revision_pk for s in saved])
                 wall, cpu = time.perf_counter(), time.process_time()
-                done = await curate_queued(database, app, pipeline, settings)
+                done = await curate_queued(app, pipeline)
                 return Measured(time.perf_counter() - wall, time.process_time() - cpu, done)
         finally:
             await pipeline.aclose()

@@ -419,7 +419,7 @@ def warc(
     An existing file is left as it is; one with other bytes is a problem. Exit status 1 for a file
     that is damaged or in the way; the others are exported.
     """
-    from medlive.service.harvest.warc_export import export_warc
+    from medlive.service.harvest.raw_files import export_warc
     from medlive.snapshot.model import week_end
 
     if week is not None and week_end(week) is None:
@@ -454,8 +454,7 @@ def prune(
     Threads stay. Exit status 1 when a community that is being harvested was left for the next time, or a file is
     damaged.
     """
-    from medlive.service.harvest.raw_files import apply_retention
-    from medlive.service.schedule.weekly import prune_by_hand
+    from medlive.service.harvest.raw_files import apply_retention, prune_by_hand
 
     async def work(database: "Database", settings: Settings) -> tuple[int | None, Mapping[str, int]]:
         days = settings.archive.keep_days

@@ -87,7 +87,7 @@ def drop_element(
 
     async def work(database: "Database", settings: Settings) -> Curation:
         async with aclosing(build_pipeline(settings, database)) as pipeline:
-            return await drop_element(database, pipeline, settings, case_id, element, reason, by=by)
+            return await drop_element(pipeline, case_id, element, reason, by=by)
 
     done = with_database(work)
     print(f"{case_id} was written anew without {element}")

@@ -27,8 +27,7 @@ def scheduler(
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
-    from medlive.service.schedule.scheduler import run_scheduler
-    from medlive.service.schedule.weekly import StepOutcome, StepResult
+    from medlive.service.schedule.scheduler import StepOutcome, StepResult, run_scheduler
     from medlive.service.schedule.worker import stopped_by_signals
     from medlive.service.status import read_steps
 

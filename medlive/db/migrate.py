@@ -95,8 +95,8 @@ def check(url: str) -> list[str]:
 
 
 def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
-    """Whether alembic should look at an object: all but Procrastinate's tables (and APScheduler's, of old)."""
-    return type_ != "table" or not (name or "").startswith(("procrastinate_", "apscheduler_"))
+    """Whether alembic should look at an object: all but Procrastinate's tables."""
+    return type_ != "table" or not (name or "").startswith("procrastinate_")
 
 
 @contextmanager

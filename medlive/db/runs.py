@@ -1,7 +1,8 @@
 """The program's own runs: imports, commands, recorded evaluations, and what decides which step is due."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -12,8 +13,10 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
 from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.session import Database
 from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
+from medlive.logs import bound
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem
@@ -54,22 +57,33 @@ async def finish_import(
     await session.execute(statement.values(values))
 
 
-async def start_run(
-    session: AsyncSession, command: str, settings: Mapping[str, Any], *, iso_week: str | None = None
-) -> int:
-    """Return the number of a new run of a command. `settings` are the effective ones, secrets masked."""
+@dataclass(slots=True)
+class RunRecord:
+    """A run of a command while it lasts."""
+
+    id: int
+    counts: Mapping[str, Any] = field(default_factory=dict)
+    failed: bool = False
+
+
+@asynccontextmanager
+async def recorded_run(
+    database: Database, command: str, settings: Mapping[str, Any], *, iso_week: str | None = None
+) -> AsyncIterator[RunRecord]:
+    """Record the block as a run of a command, with the counts that it sets; logs get the run's id.
+
+    `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
+    """
     values = {"command": command, "settings": dict(settings), "iso_week": iso_week}
-    run = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
-    return (await add_row(session, run)).id
-
-
-async def finish_run(
-    session: AsyncSession, run_id: int, counts: Mapping[str, Any], *, failed: bool = False
-) -> None:
-    """End a run. One that was killed stays "running" without an end."""
-    outcome = RunOutcome.FAILED if failed else RunOutcome.DONE
-    statement = update(PipelineRunRow).where(PipelineRunRow.id == run_id)
-    await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(counts)))
+    async with database.begin() as session:
+        row = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
+        run = RunRecord((await add_row(session, row)).id)
+    with bound(run=run.id):
+        yield run
+    outcome = RunOutcome.FAILED if run.failed else RunOutcome.DONE
+    statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
+    async with database.begin() as session:
+        await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(run.counts)))
 
 
 async def record_evaluation(
@@ -170,13 +184,13 @@ async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
     }
 
 
-async def queue_state(session: AsyncSession, queue: str, *, alive_within: timedelta) -> tuple[int, int]:
-    """How many jobs of a queue wait or are being done, and how many workers gave a sign of life lately."""
+async def queue_state(session: AsyncSession) -> tuple[int, int]:
+    """How many curation jobs wait or are being done, and how many workers are alive."""
     jobs = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
     workers = "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - CAST(:within AS interval)"
     return (
-        await session.scalar(text(jobs), {"queue": queue}) or 0,
-        await session.scalar(text(workers), {"within": alive_within}) or 0,
+        await session.scalar(text(jobs), {"queue": CURATION_QUEUE}) or 0,
+        await session.scalar(text(workers), {"within": timedelta(seconds=STALLED_AFTER_S)}) or 0,
     )
 
 

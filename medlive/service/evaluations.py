@@ -23,14 +23,10 @@ async def record_evaluations(settings: Settings, table: ScoreTable) -> None:
             # Unset fields are left out, so that older runs keep their identity.
             identity = run.info.model_dump(mode="json", exclude={"snapshots"}, exclude_unset=True)
             await record_evaluation(
-                session,
-                run_digest=digest_json(identity),
-                snapshot_version=run.info.cases.name,
-                model=run.info.model,
-                grader=grader.model if grader else "none",
-                path=str(run.path),
+                session, run_digest=digest_json(identity), snapshot_version=run.info.cases.name,
+                model=run.info.model, grader=grader.model if grader else "none", path=str(run.path),
                 scores={"metric": table.metric.value, "overall": asdict(model.overall)},
-            )
+            )  # fmt: skip
 
 
 async def raw_cases(settings: Settings, cases: CaseSet) -> CaseSet:

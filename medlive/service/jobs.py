@@ -121,17 +121,10 @@ async def _run(
     app: procrastinate.App, work: Work, concurrency: int, *, wait: bool, grace_s: float | None = None
 ) -> None:
     worker = Worker(
-        app,
-        queues=[CURATION_QUEUE],
-        concurrency=concurrency,
-        wait=wait,
-        listen_notify=wait,
-        install_signal_handlers=False,
-        delete_jobs="successful",
-        update_heartbeat_interval=HEARTBEAT_S,
-        stalled_worker_timeout=STALLED_AFTER_S,
-        additional_context={"work": work},
-    )
+        app, queues=[CURATION_QUEUE], concurrency=concurrency, wait=wait, listen_notify=wait,
+        install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
+        stalled_worker_timeout=STALLED_AFTER_S, additional_context={"work": work},
+    )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     try:
         await asyncio.shield(running)

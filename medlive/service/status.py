@@ -1,6 +1,6 @@
 """The status report: funnel, failures, costs, sources and steps, read from the database."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
@@ -12,6 +12,7 @@ from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.service.database import open_database
+from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states, summarize_counts
 
@@ -45,6 +46,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         if s.quarantined_at is not None
     ]
     problems += [f"{s['step']} is overdue since {s['due']:%Y-%m-%d %H:%M} UTC" for s in steps if s["overdue"]]
+    latest = {name: history.latest.counts for name, history in harvests.items()}
     return {
         "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
         "kept": sum(r.count for r in rows if r.outcome == "kept"),
@@ -56,13 +58,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "curated": spent.curated,
         "failures": [asdict(failure) for failure in failures],
         "sources": [
-            {
-                **asdict(source),
-                "not_modified_share": not_modified_share(
-                    harvests[source.name].latest.counts if source.name in harvests else {}
-                ),
-            }
-            for source in sources
+            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
         ],
         "steps": steps,
         "scheduler_active": active,
@@ -87,38 +83,19 @@ def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:
 
 def answers_as_json(answers: Answers) -> dict[str, Any]:
     """The outcomes of a stage's calls, as counts and as shares; None without calls."""
-    shares = {
-        f"{what}_share": answers.share(getattr(answers, what))
-        for what in ("repairs", "invalid", "refused", "truncated")
-    }
-    return {**asdict(answers), **shares}
+    ends = ("repairs", "invalid", "refused", "truncated")
+    return {**asdict(answers), **{f"{end}_share": answers.share(getattr(answers, end)) for end in ends}}
 
 
 def step_as_json(state: StepState) -> dict[str, Any]:
     """A step as `medlive status` and `medlive scheduler --dry-run` show it; times in UTC."""
-    last = state.latest
+    last = None
+    if (run := state.latest) is not None:
+        last = {
+            "week": run.week, "outcome": run.outcome.value, "started_at": run.started_at,
+            "finished_at": run.finished_at, "counts": dict(run.counts), "in_short": summarize_counts(run.counts),
+        }  # fmt: skip
     return {
-        "step": state.name,
-        "week": state.week,
-        "status": state.status.value,
-        "why": state.why,
-        "due": state.next_at,
-        "retry_at": state.retry_at,
-        "overdue": state.overdue,
-        "last": None
-        if last is None
-        else {
-            "week": last.week,
-            "outcome": last.outcome.value,
-            "started_at": last.started_at,
-            "finished_at": last.finished_at,
-            "counts": dict(last.counts),
-            "in_short": summarize_counts(last.counts),
-        },
-    }
-
-
-def not_modified_share(counts: Mapping[str, Any]) -> float | None:
-    """The share of a harvest's conditional requests answered with 304; None without any."""
-    asked = counts.get("conditional", 0)
-    return counts.get("not_modified", 0) / asked if asked else None
+        "step": state.name, "week": state.week, "status": state.status.value, "why": state.why,
+        "due": state.next_at, "retry_at": state.retry_at, "overdue": state.overdue, "last": last,
+    }  # fmt: skip

@@ -69,15 +69,10 @@ def open_endpoint(
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
     key, price = read_key(settings.api_key_env), settings.price or price
+    same = {"model", "base_url", "parameters", "timeout_s", "max_retries", "concurrency", "json_mode"}
     return OpenAIEngine(
-        model=settings.model,
-        base_url=settings.base_url,
+        **settings.model_dump(include=same),
         api_key=key,
-        parameters=settings.parameters,
-        timeout_s=settings.timeout_s,
-        max_retries=settings.max_retries,
-        concurrency=settings.concurrency,
-        json_mode=settings.json_mode,
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
         limiter=limiters.of(settings.base_url, key, settings.concurrency) if limiters else None,
@@ -117,10 +112,6 @@ def build_engine(
     if settings.recording is not None and settings.engine == "recorded":
         return RecordedEngine(_recording(settings.recording), RulesEngine())
     return open_endpoint(settings, (prices or {}).get(settings.model or ""), limiters)
-
-
-def _role_price(settings: RoleSettings, prices: Mapping[str, Price]) -> Price | None:
-    return settings.price or prices.get(settings.model or "")
 
 
 def check_priced(max_usd: float | None, prices: Mapping[str, object]) -> None:
@@ -170,18 +161,13 @@ def choose_candidate(
     model = known.model or name
     access = known.model_dump(include={"query", "headers", "key_header"}) if address == known.base_url else {}
     return RoleSettings(
-        engine="openai",
-        model=model,
-        base_url=address,
-        api_key_env=api_key_env or own_key,
+        engine="openai", model=model, base_url=address, api_key_env=api_key_env or own_key,
         parameters=_merged(known.sent(), parameters),
-        price=settings.prices.get(model) or settings.prices.get(name),
-        **access,
-    )
+        price=settings.prices.get(model) or settings.prices.get(name), **access,
+    )  # fmt: skip
 
 
 def _merged(own: Mapping[str, Any], given: Mapping[str, Any] | None) -> dict[str, Any]:
-    """Parameters with those that were given in their place; None removes one."""
     return {key: value for key, value in {**own, **(given or {})}.items() if value is not None}
 
 
@@ -258,13 +244,8 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
     """Open the evidence index, or the one at `at`. Raises IndexMissing with a hint how to build one."""
     from medlive.evidence.open_index import open_index
 
-    section = settings.evidence
-    return open_index(
-        at or index_path(settings),
-        settings=encoder_settings(settings),
-        reranker=section.reranker,
-        retriever=section.retriever,
-    )
+    how = settings.evidence.model_dump(include={"reranker", "retriever"})
+    return open_index(at or index_path(settings), settings=encoder_settings(settings), **how)
 
 
 def evidence_folder(settings: Settings, named: str) -> Path:
@@ -301,6 +282,11 @@ def open_book(settings: Settings, named: str, *, top_k: int, undated: bool) -> "
 class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 
+    database: "Database"
+    key: bytes
+    """This instance's key, from which a case's id is made."""
+    concurrency: int
+    """Most threads that are curated at once."""
     respondents: Mapping[str, ReplayEngine]
     retriever: "Retriever"
     curation: "CurationSettings"
@@ -326,39 +312,37 @@ def build_pipeline(
     from medlive.curation.chain import CurationSettings
     from medlive.curation.model import Thresholds
     from medlive.db.curation.replies import PostgresReplyStore
+    from medlive.service.database import handle_key
 
     used = {role: getattr(settings.roles, role) for role in CURATION_ROLES}
-    asked = {f"{own.model} ({role})": own for role, own in used.items() if own.engine == "openai"}
-    check_priced(settings.budget.max_usd, {name: _role_price(own, settings.prices) for name, own in asked.items()})
+    prices = {
+        f"{own.model} ({role})": own.price or settings.prices.get(own.model or "")
+        for role, own in used.items()
+        if own.engine == "openai"
+    }
+    check_priced(settings.budget.max_usd, prices)
     store, limiters = PostgresReplyStore(database), Limiters()
     budget = Budget(**settings.budget.model_dump())
     respondents = {}
-    for role in CURATION_ROLES:
-        engine = build_engine(getattr(settings.roles, role), settings.prices, limiters)
-        respondents[role] = ReplayEngine(
-            RecordingEngine(engine, record) if record is not None else engine, store, budget
-        )
+    for role, own in used.items():
+        engine = build_engine(own, settings.prices, limiters)
+        engine = engine if record is None else RecordingEngine(engine, record)
+        respondents[role] = ReplayEngine(engine, store, budget)
     retriever = open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
-        Thresholds(section.sufficiency, section.alignment),
-        section.top_k,
-        section.confirm_veto,
-        section.cross_questions,
-        section.strict,
-        exhaustive,
-    )
+        Thresholds(section.sufficiency, section.alignment), section.top_k, section.confirm_veto,
+        section.cross_questions, section.strict, exhaustive,
+    )  # fmt: skip
     prompts = {task: load_prompt(package, task).digest for package, tasks in PROMPTS.items() for task in tasks}
-    digest = digest_json(
-        {
-            "settings": curation.as_json(),
-            "prompts": prompts,
-            "index": retriever.identity.index_digest,
-            "engines": {role: r.identity.as_json() for role, r in respondents.items()},
-        }
-    )
-    scanner = digest_json([prompts["reader.identifiers"], respondents["reader"].identity.as_json()])
-    return Pipeline(respondents, retriever, curation, digest, scanner, budget, limiters)
+    engines = {role: respondent.identity.as_json() for role, respondent in respondents.items()}
+    index = retriever.identity.index_digest
+    digest = digest_json({"settings": curation.as_json(), "prompts": prompts, "index": index, "engines": engines})
+    scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
+    return Pipeline(
+        database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
+        budget, limiters,
+    )  # fmt: skip
 
 
 def build_filters(settings: Settings) -> "FilterChain":

@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,10 +18,9 @@ from medlive.config import Settings, load_settings
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
 from medlive.service.jobs import defer_revisions, open_app, run_until_drained
-from medlive.service.schedule import scheduler, weekly
-from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.schedule import scheduler
+from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
 from medlive.service.schedule.steps import StepState, read_states
-from medlive.service.schedule.weekly import StepOutcome, run_step
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 
@@ -103,14 +102,14 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
     instance = new_instance()
     begun = asyncio.Event()
 
-    async def endless(database: Database, settings: Settings, week: str) -> tuple[Mapping[str, Any], str | None]:
+    async def endless(database: Database, settings: Settings, week: str) -> dict[str, Any]:
         begun.set()
         await asyncio.Event().wait()
         raise AssertionError
 
     settings, stop = settings_of(instance), asyncio.Event()
     with monkeypatch.context() as patch:
-        patch.setitem(weekly.WORK, "queue", endless)
+        patch.setitem(scheduler.WORK, "queue", endless)
         running = asyncio.create_task(
             run_scheduler(settings, stop, lambda _: None, clock=lambda: TUESDAY, wake_s=30)
         )

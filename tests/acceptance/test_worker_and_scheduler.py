@@ -14,8 +14,7 @@ import pytest
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
 from medlive.demo.samples import load_sample_threads
-from medlive.service.schedule.scheduler import run_scheduler
-from medlive.service.schedule.weekly import StepOutcome
+from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
 

@@ -6,10 +6,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import SecretStr
 from sqlalchemy import func, select
 
-from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
@@ -77,6 +75,9 @@ def pipeline(database: Database, engine: Scripted) -> Pipeline:
     """The same pipeline by its digest, whoever answers."""
     respondent = ReplayEngine(engine, PostgresReplyStore(database))
     return Pipeline(
+        database,
+        b"key",
+        2,
         dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, PIPELINE,
         Budget(), Limiters(),
     )  # fmt: skip
@@ -89,9 +90,9 @@ async def test_who_comes_second_leaves_no_case_behind(database: Database) -> Non
     keeps = Gated("keeps")
     nonclinical = {"category": "nonclinical", "meaningful": False, "reason": "no"}
     rejects = Gated("rejects", validator__query=nonclinical)
-    second = asyncio.create_task(curate_revision(database, pipeline(database, keeps), revision, b"key"))
+    second = asyncio.create_task(curate_revision(pipeline(database, keeps), revision))
     await keeps.reached.wait()
-    first = await curate_revision(database, pipeline(database, rejects), revision, b"key")
+    first = await curate_revision(pipeline(database, rejects), revision)
     keeps.go.set()
     assert first.outcome is Outcome.REJECTED
     assert await second is None
@@ -108,7 +109,7 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
     found, done = pipeline(database, refusing), CurationCounts()
-    work = curation_work(database, found, Settings(home=tmp_path, database_url=SecretStr(database_url)), done)
+    work = curation_work(found, done)
     await work(revision)
     await work(revision)
     assert (done.left, done.faults, found.budget.stopped) == (2, [], "no temperature (Take it out.)")
@@ -123,7 +124,7 @@ async def test_who_keeps_alone_leaves_a_case(database: Database) -> None:
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     keeps = Gated("keeps")
     keeps.go.set()
-    kept = await curate_revision(database, pipeline(database, keeps), revision, b"key")
+    kept = await curate_revision(pipeline(database, keeps), revision)
     assert kept.outcome is Outcome.KEPT, kept.detail
     async with database.begin() as session:
         assert await session.scalar(select(func.count()).select_from(CaseRow)) == 1

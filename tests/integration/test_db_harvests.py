@@ -312,11 +312,11 @@ async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_
 
 
 async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
+    async with runs.recorded_run(database, "curate", {"limit": None}, iso_week="2026.W10") as run:
+        run.counts = {"kept": 1}
+    async with runs.recorded_run(database, "curate", {}) as run:
+        run.failed = True
     async with database.begin() as session:
-        run = await runs.start_run(session, "curate", {"limit": None}, iso_week="2026.W10")
-        await runs.finish_run(session, run, {"kept": 1})
-        again = await runs.start_run(session, "curate", {})
-        await runs.finish_run(session, again, {}, failed=True)
         outcomes = await session.scalars(text("SELECT outcome FROM pipeline_runs ORDER BY id"))
         assert list(outcomes) == ["done", "failed"]
         for score in (0.1, 0.2):

@@ -28,7 +28,6 @@ from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import curate_revision, rescan_cases
 from medlive.service.curation.review import decide_case, drop_element
-from medlive.service.database import handle_key
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.instance import Instance
@@ -81,6 +80,9 @@ def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
     return Pipeline(
+        database,
+        b"key",
+        2,
         dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, digest_text(name),
         Budget(), Limiters(),
     )  # fmt: skip
@@ -96,7 +98,7 @@ async def held(database: Database, settings: Settings) -> str:
     """A case that the second reading holds for its second advice."""
     async with database.begin() as session:
         saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
-    curated = await curate_revision(database, pipeline(database), saved[0].revision_pk, handle_key(settings))
+    curated = await curate_revision(pipeline(database), saved[0].revision_pk)
     assert curated.outcome is Outcome.HELD
     async with database.begin() as session:
         [waiting] = await list_held(session)
@@ -142,11 +144,11 @@ async def test_a_case_is_written_anew_without_an_element(
     database: Database, settings: Settings, held: str
 ) -> None:
     with pytest.raises(UsageError, match="no advice element a9"):
-        await drop_element(database, pipeline(database), settings, held, "a9", "x")
+        await drop_element(pipeline(database), held, "a9", "x")
     with pytest.raises(EndpointUnavailable, match="could not be rewritten"):
-        await drop_element(database, pipeline(database, controller__write="rubbish"), settings, held, "a2", "x")
+        await drop_element(pipeline(database, controller__write="rubbish"), held, "a2", "x")
     assert await status_of(database, held) == "held"
-    curation = await drop_element(database, pipeline(database), settings, held, "a2", "Harmful here.")
+    curation = await drop_element(pipeline(database), held, "a2", "Harmful here.")
     assert curation.outcome is Outcome.KEPT
     assert await status_of(database, held) == "ready"
     async with database.begin() as session:
@@ -155,7 +157,7 @@ async def test_a_case_is_written_anew_without_an_element(
     assert case.text.advice == "Lisinopril can cause a dry cough."
     assert {c.advice_id for c in case.rubric.criteria} == {"a1"}
     with pytest.raises(CheckFailed, match="ready, not held"):
-        await drop_element(database, pipeline(database), settings, held, "a1", "x")
+        await drop_element(pipeline(database), held, "a1", "x")
 
 
 async def test_a_case_cannot_do_without_its_only_supported_advice(database: Database, settings: Settings) -> None:
@@ -172,22 +174,22 @@ async def test_a_case_cannot_do_without_its_only_supported_advice(database: Data
     async with database.begin() as session:
         saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
     lone = pipeline(database, validator__alignment=one)
-    await curate_revision(database, lone, saved[0].revision_pk, handle_key(settings))
+    await curate_revision(lone, saved[0].revision_pk)
     async with database.begin() as session:
         [waiting] = await list_held(session)
     with pytest.raises(UsageError, match=r"S_align is 0\.500"):
-        await drop_element(database, lone, settings, waiting.case_id, "a2", "x")
+        await drop_element(lone, waiting.case_id, "a2", "x")
 
 
 async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_changes(
     database: Database, held: str
 ) -> None:
     await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
-    assert (await rescan_cases(database, pipeline(database), concurrency=2)).cases == 0
+    assert (await rescan_cases(pipeline(database)))["cases"] == 0
     finds = {"found": [{"text_id": "narrative", "words": "dry cough", "kind": "name"}]}
     new = pipeline(database, "m-2", reader__identifiers=finds)
-    done = await rescan_cases(database, new, concurrency=2)
-    assert (done.cases, done.redacted, done.failed) == (1, 1, 0)
+    done = await rescan_cases(new)
+    assert done == {"cases": 1, "redacted": 1, "failed": 0}
     async with database.begin() as session:
         case = await latest_case(session, held)
         assert case is not None
@@ -195,7 +197,7 @@ async def test_ready_cases_are_scanned_again_when_the_look_for_identifiers_chang
         assert "dry cough" not in f"{case.text.narrative}{case.text.query}{case.text.advice}"
         assert all("dry cough" not in c.criterion for c in case.rubric.criteria)
     assert await status_of(database, held) == "ready"
-    assert (await rescan_cases(database, new, concurrency=2)).cases == 0
+    assert (await rescan_cases(new))["cases"] == 0
 
 
 async def test_the_commands(database: Database, database_url: str, tmp_path: Path, held: str) -> None:

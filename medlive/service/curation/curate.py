@@ -1,11 +1,11 @@
-"""Curate queued revisions: load a thread, call the stages, store every decision; and scan earlier cases again."""
+"""Filter new revisions, curate the queued ones, store every decision; and scan earlier cases again."""
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import aclosing
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
 
@@ -18,26 +18,31 @@ from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
-from medlive.db.curation.funnel import funnel
+from medlive.db.curation.funnel import funnel, save_chain_results
 from medlive.db.curation.reviews import save_scan, unscanned_cases
-from medlive.db.runs import finish_run, start_run
+from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
-from medlive.db.threads.threads import StoredThread, load_thread
+from medlive.db.threads import bands
+from medlive.db.threads.threads import PendingRevision, StoredThread, load_thread, load_threads, pending_revisions
 from medlive.errors import ConfigError
+from medlive.filters.chain import FilterChain
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
-from medlive.service.curation.filter import filter_pending
-from medlive.service.database import handle_key, open_database
+from medlive.service.database import open_database
 from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained
-from medlive.service.release.check import check_ready
+from medlive.service.release.freeze import check_ready
 from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
+from medlive.threads.model import Thread
+from medlive.threads.near_duplicates import DuplicateIndex, Sketch, patient_text, scheme, sketches
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
 
 Tick = Callable[[int], None]
+BATCH = 200
+"""Threads filtered in one transaction."""
 
 
 @dataclass(slots=True)
@@ -57,10 +62,7 @@ class CurationCounts:
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
-        return {
-            "outcomes": dict(self.outcomes), "failures": dict(self.failures), "calls": self.calls,
-            "replayed": self.replayed, "left": self.left, "faults": list(self.faults),
-        }  # fmt: skip
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
 
 async def run_curation(
@@ -77,10 +79,9 @@ async def run_curation(
 ) -> dict[str, Any]:
     """Filter new threads, queue earlier failures, curate the queue, and scan ready cases for identifiers.
 
-    Judges at most `limit` new threads; `retry_failed` includes threads that failed `max_attempts` times, and
-    `again` those that another pipeline has decided. `exhaustive` is a `CurationSettings` field; `record` collects
-    the agents' replies. Returns the run's counts and costs, the state of its endpoints, and the funnel over all
-    threads.
+    Judges at most `limit` new threads; `retry_failed` includes those with `max_attempts` failures, `again` those
+    that another pipeline has decided. `record` collects the agents' replies. Returns the run's counts and costs,
+    the state of its endpoints, and the funnel over all threads.
     """
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
@@ -88,55 +89,43 @@ async def run_curation(
         open_database(settings) as database,
         aclosing(build_pipeline(settings, database, exhaustive=exhaustive, record=record)) as pipeline,
     ):
-        async with database.begin() as session:
-            run = await start_run(session, "curate", {"pipeline": pipeline.digest, "filters": chain.digest})
-        with bound(run=run):
+        inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
+        async with recorded_run(database, CURATE, inputs) as run:
             async with open_app(database).open_async() as app:
                 passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=on_filtered)
-                await queue_again(database, app, pipeline, chain.digest, max_attempts=attempts, anew=again)
-                done = await curate_queued(database, app, pipeline, settings, tick=on_curated, on_wait=on_wait)
-            rescanned = await rescan_cases(database, pipeline, concurrency=settings.curation.concurrency)
-        counts = {
-            "passed": passed,
-            "rejected": rejected,
-            **done.as_json(),
-            "rescanned": asdict(rescanned),
-            "spent": pipeline.budget.as_json(),
-            "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
-        }
+                await queue_again(app, pipeline, chain.digest, max_attempts=attempts, anew=again)
+                done = await curate_queued(app, pipeline, tick=on_curated, on_wait=on_wait)
+            rescanned = await rescan_cases(pipeline)
+            run.failed = bool(done.faults)
+            run.counts = {
+                "passed": passed, "rejected": rejected, **done.as_json(), "rescanned": dict(rescanned),
+                "spent": pipeline.budget.as_json(),
+                "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
+            }  # fmt: skip
         async with database.begin() as session:
-            await finish_run(session, run, counts, failed=bool(done.faults))
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)
-    return {**counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
+    return {**run.counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
 
 
 async def queue_again(
-    database: Database,
-    app: procrastinate.App,
-    pipeline: Pipeline,
-    chain_digest: str,
-    *,
-    max_attempts: int | None,
-    anew: bool = False,
+    app: procrastinate.App, pipeline: Pipeline, chain_digest: str, *, max_attempts: int | None, anew: bool = False
 ) -> int:
     """Queue failed revisions, and those that passed the filters and were never curated; how many.
 
-    Revisions that failed `max_attempts` times in this pipeline are left out (None: none are); with `anew` also
-    those are queued that other pipelines have decided.
+    Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
+    pipelines have decided.
     """
-    async with database.begin() as session:
+    async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
         return await defer_revisions(app, session, [*failed, *untried])
 
 
 async def curate_queued(
-    database: Database,
     app: procrastinate.App,
     pipeline: Pipeline,
-    settings: Settings,
     *,
     tick: Tick = lambda _: None,
     on_wait: Tick = lambda _: None,
@@ -147,28 +136,20 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    work = curation_work(database, pipeline, settings, done, tick=tick)
-    await run_until_drained(app, work, concurrency=settings.curation.concurrency, on_wait=on_wait, grace_s=grace_s)
+    work = curation_work(pipeline, done, tick=tick)
+    await run_until_drained(app, work, concurrency=pipeline.concurrency, on_wait=on_wait, grace_s=grace_s)
     return done
 
 
-def curation_work(
-    database: Database,
-    pipeline: Pipeline,
-    settings: Settings,
-    done: CurationCounts,
-    *,
-    tick: Tick = lambda _: None,
-) -> Work:
+def curation_work(pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lambda _: None) -> Work:
     """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent."""
-    key = handle_key(settings)
 
     async def work(revision: int) -> None:
         if pipeline.budget.stopped is not None:
             done.left += 1
             return
         try:
-            curation = await curate_revision(database, pipeline, revision, key)
+            curation = await curate_revision(pipeline, revision)
         except ConfigError as exc:
             # No other call would fare better: what is left waits for another configuration.
             pipeline.budget.stopped = pipeline.budget.stopped or f"{exc.message} ({exc.hint})"
@@ -188,13 +169,13 @@ def curation_work(
     return work
 
 
-async def curate_revision(database: Database, pipeline: Pipeline, revision: int, key: bytes) -> Curation | None:
+async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
         return await curations.latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED)
 
-    async with database.begin() as session:
+    async with pipeline.database.begin() as session:
         if await is_decided(session):
             return None
         stored = await load_thread(session, revision)
@@ -208,12 +189,12 @@ async def curate_revision(database: Database, pipeline: Pipeline, revision: int,
         )  # fmt: skip
         if curation.outcome in (Outcome.KEPT, Outcome.HELD):
             curation, rubric = await complete_case(curation, language, pipeline.respondents)
-        async with database.begin() as session:
+        async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
                 _log.debug("decided by another process")
                 return None
-            await save_decision(session, pipeline, stored, language, curation, rubric, key, started=started)
+            await save_decision(session, pipeline, stored, language, curation, rubric, started=started)
         _log.debug("curated: %s", curation.outcome.value)
     return curation
 
@@ -225,7 +206,6 @@ async def save_decision(
     language: str,
     curation: Curation,
     rubric: Rubric | None,
-    key: bytes,
     *,
     started: datetime,
     digest: str | None = None,
@@ -237,16 +217,12 @@ async def save_decision(
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date
         content = cases.CaseContent(
-            curation_id=curation_id,
-            language=language,
-            source=stored.thread.source,
-            posted_at=stored.thread.posted_at,
-            rubric=rubric,
-            text=curation.text,
+            curation_id=curation_id, language=language, source=stored.thread.source,
+            posted_at=stored.thread.posted_at, rubric=rubric, text=curation.text,
             publishable=curation.publishable,
-        )
+        )  # fmt: skip
         held = curation.detail if curation.outcome is Outcome.HELD else None
-        saved = await cases.save_case(session, content, thread_pk=stored.thread_pk, key=key, held=held)
+        saved = await cases.save_case(session, content, thread_pk=stored.thread_pk, key=pipeline.key, held=held)
         await save_scan(session, saved.case_id, saved.revision, pipeline.scanner, found=0)
     elif curation.outcome is Outcome.REJECTED:
         # The thread or the engines changed: a person decides about the earlier case.
@@ -254,34 +230,27 @@ async def save_decision(
         await cases.hold_case_of_thread(session, stored.thread_pk, reason)
 
 
-@dataclass(slots=True)
-class RescanCounts:
-    """The counts of a rescan."""
+async def rescan_cases(pipeline: Pipeline) -> Counter[str]:
+    """Scan every ready case that the current scanner has not, and redact the identifiers it finds.
 
-    cases: int = 0
-    redacted: int = 0
-    """Cases with a new revision without the identifiers found."""
-    failed: int = 0
-    """Cases without a usable reply, scanned again by the next run."""
-
-
-async def rescan_cases(database: Database, pipeline: Pipeline, *, concurrency: int) -> RescanCounts:
-    """Scan every ready case that the current scanner has not, and redact the identifiers it finds."""
-    done, slots = RescanCounts(), asyncio.Semaphore(concurrency)
-    async with database.begin() as session:
+    Returns counts of cases: "cases" scanned; "redacted" (a new revision without identifiers); "failed" (no usable
+    reply, scanned again by the next run).
+    """
+    done, slots = Counter({"cases": 0, "redacted": 0, "failed": 0}), asyncio.Semaphore(pipeline.concurrency)
+    async with pipeline.database.begin() as session:
         waiting = await unscanned_cases(session, pipeline.scanner)
 
     async def scan(case_id: str) -> None:
         async with slots:
             if pipeline.budget.stopped is None:
-                await _scan(database, pipeline, case_id, done)
+                await _scan(pipeline, case_id, done)
 
     await asyncio.gather(*(scan(case_id) for case_id in waiting))
     return done
 
 
-async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: RescanCounts) -> None:
-    async with database.begin() as session:
+async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
+    async with pipeline.database.begin() as session:
         case = await cases.latest_case(session, case_id)
     if case is None:
         return
@@ -289,10 +258,10 @@ async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Resc
         reader = Agent(pipeline.respondents["reader"], [], case.language)
         redacted = await redact_texts(texts_of(case.text, case.rubric), reader)
     except AgentFailure:
-        done.failed += 1
+        done["failed"] += 1
         return
     text, rubric = with_texts(case.text, case.rubric, redacted)
-    async with database.begin() as session:
+    async with pipeline.database.begin() as session:
         await cases.lock_case(session, case_id)
         saved = await cases.add_revision(session, case_id, replace(case, text=text, rubric=rubric))
         for revision in {case.revision, saved.revision}:
@@ -300,5 +269,82 @@ async def _scan(database: Database, pipeline: Pipeline, case_id: str, done: Resc
         if redacted.remaining:
             reason = f"{Reason.IDENTIFIER.value}: {'; '.join(redacted.remaining)[:2000]}"
             await cases.set_status(session, case_id, CaseStatus.HELD, reason)
-    done.cases += 1
-    done.redacted += saved.revision != case.revision
+    done["cases"] += 1
+    done["redacted"] += saved.revision != case.revision
+
+
+async def filter_pending(
+    database: Database,
+    app: procrastinate.App,
+    chain: FilterChain,
+    *,
+    limit: int | None = None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> tuple[int, int]:
+    """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
+
+    Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
+    Concurrent runs alternate batch by batch.
+    """
+    await fill_bands(database)
+    passed = rejected = 0
+    while limit is None or passed + rejected < limit:
+        size = BATCH if limit is None else min(BATCH, limit - passed - rejected)
+        async with database.begin() as session:
+            await bands.take_turn(session)
+            pending = await pending_revisions(session, chain_digest=chain.digest, limit=size)
+            if not pending:
+                break
+            threads, new_sketches = await _load_sketches(session, pending)
+            index = await _earlier_index(session, chain, new_sketches)
+            results, accepted, queue = [], [], []
+            for waiting, thread, sketch in zip(pending, threads, new_sketches, strict=True):
+                key = str(waiting.thread_pk)
+                result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
+                results.append((waiting.revision_pk, result))
+                if result.rejected_by is None:
+                    index.add(key, sketch)
+                    accepted.append((waiting.thread_pk, sketch.bands))
+                    queue.append(waiting.revision_pk)
+            await save_chain_results(session, chain.digest, results)
+            await bands.save_bands(session, accepted)
+            await defer_revisions(app, session, queue)
+        passed += len(queue)
+        rejected += len(results) - len(queue)
+        tick(passed + rejected)
+    return passed, rejected
+
+
+async def fill_bands(database: Database) -> None:
+    """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
+    while True:
+        async with database.begin() as session:
+            await bands.take_turn(session)
+            after = await bands.unfilled_after(session, scheme())
+            if after is None:
+                return
+            accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
+            if accepted:
+                _, new_sketches = await _load_sketches(session, accepted)
+                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
+                await bands.save_bands(session, rows)
+            await bands.note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
+
+
+async def _load_sketches(
+    session: Session, revisions: Sequence[PendingRevision]
+) -> tuple[list[Thread], list[Sketch]]:
+    """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
+    loaded = await load_threads(session, [r.revision_pk for r in revisions])
+    threads = [normalised(loaded[r.revision_pk]) for r in revisions]
+    return threads, sketches([patient_text(t) for t in threads])
+
+
+async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
+    """Index the accepted threads that these sketches may duplicate."""
+    index = DuplicateIndex(chain.settings.duplicate_similarity)
+    candidates = await bands.find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
+    _, found = await _load_sketches(session, candidates)
+    for candidate, sketch in zip(candidates, found, strict=True):
+        index.add(str(candidate.thread_pk), sketch)
+    return index

@@ -1,7 +1,6 @@
 """Review held and disputed cases: approve, reject, drop an element, dispute, resolve."""
 
 from medlive.clock import now
-from medlive.config import Settings
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import Curation, Outcome
 from medlive.db.curation.cases import apply_review, lock_case
@@ -14,7 +13,6 @@ from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.rubric.write import complete_case
 from medlive.service.curation.curate import save_decision
-from medlive.service.database import handle_key
 from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
@@ -48,14 +46,7 @@ def _check_held(case_id: str, status: CaseStatus) -> None:
 
 
 async def drop_element(
-    database: Database,
-    pipeline: Pipeline,
-    settings: Settings,
-    case_id: str,
-    element_id: str,
-    reason: str,
-    *,
-    by: str | None = None,
+    pipeline: Pipeline, case_id: str, element_id: str, reason: str, *, by: str | None = None
 ) -> Curation:
     """Rewrite a held case without one of its advice elements, and store it with the person's decision.
 
@@ -63,7 +54,7 @@ async def drop_element(
     case cannot do without the element, CheckFailed if it is not held, EndpointUnavailable without usable replies.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
-    async with database.begin() as session:
+    async with pipeline.database.begin() as session:
         _check_held(case_id, await lock_case(session, case_id))
         case = await load_latest_case(session, case_id)
         decided = await load_curation(session, case.curation_id)
@@ -81,13 +72,10 @@ async def drop_element(
     dropped = sorted(e.id for e in curation.elements if e.status.value == "dropped")
     digest = digest_json([pipeline.digest, "without", dropped])
     action = ReviewAction.DROP_ELEMENT
-    async with database.begin() as session:
+    async with pipeline.database.begin() as session:
         await lock_case(session, case_id)
         await add_review(session, case_id, case.revision, action, reason, element_id=element_id, decided_by=by)
-        key = handle_key(settings)
-        await save_decision(
-            session, pipeline, stored, language, curation, rubric, key, started=started, digest=digest
-        )
+        await save_decision(session, pipeline, stored, language, curation, rubric, started=started, digest=digest)
     return curation
 
 

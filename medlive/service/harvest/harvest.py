@@ -19,7 +19,7 @@ from medlive.logs import bound
 from medlive.service.database import handle_key
 from medlive.service.harvest.ledger import PostgresLedger
 from medlive.service.harvest.raw_files import seal_archives
-from medlive.service.harvest.sources import fetch_settings
+from medlive.service.harvest.sources import fetch_settings, not_modified_share
 from medlive.service.paths import archive_path
 from medlive.sources.drift import HISTORY, Compared, compare, measures, reads_nothing
 from medlive.sources.fetching.fetch import Fetcher
@@ -35,8 +35,7 @@ class HarvestResult:
     source: str
     iso_week: str
     counts: Counter[str] = field(default_factory=Counter)
-    """requests, conditional, not_modified, pages, listed, new, revised, unchanged, identifiers, retried, and each
-    skip's and problem's name."""
+    """As `PostgresLedger.counts`."""
     problems: list[HarvestProblem] = field(default_factory=list)
     failed: str | None = None
     """Why the source was not read to its end; None if it was, or stopped at the limit."""
@@ -52,8 +51,7 @@ class HarvestResult:
     @property
     def not_modified_share(self) -> float | None:
         """The share of conditional requests answered with 304; None without such requests."""
-        asked = self.counts["conditional"]
-        return self.counts["not_modified"] / asked if asked else None
+        return not_modified_share(self.counts)
 
 
 async def harvest_source(
@@ -83,7 +81,7 @@ async def harvest_source(
             done.failed = "another process is harvesting it"
             return done
         async with database.begin() as session:
-            info = await _find_source(session, source)
+            info = await find_source(session, source)
             if info is not None and info.quarantine_reason is not None:
                 done.quarantined = info.quarantine_reason
                 return done
@@ -92,20 +90,12 @@ async def harvest_source(
             done.already_done = True
             return done
         with bound(source=source, run=run.run_id):
-            unsaved_counts: Counter[str] = Counter()
             try:
                 await seal_archives(database, folder, source)
                 async with Fetcher(fetching) as fetcher:
+                    overlap = timedelta(days=site.settings.overlap_days)
                     ledger = PostgresLedger(
-                        database,
-                        run,
-                        source,
-                        done.iso_week,
-                        folder=folder,
-                        operator=fetching.contact,
-                        overlap=timedelta(days=site.settings.overlap_days),
-                        fetcher=fetcher,
-                        tick=tick,
+                        database, run, source, done.iso_week, folder, fetching.contact, overlap, fetcher, tick
                     )
                     try:
                         end = await harvest(
@@ -121,14 +111,12 @@ async def harvest_source(
                         )
                     finally:
                         await ledger.aclose()
-                        unsaved_counts = ledger.unsaved_counts
-                        done.counts = ledger.counts + unsaved_counts
-                        done.problems = ledger.problems
+                        done.counts, done.problems = ledger.counts, ledger.problems
             except MedliveError as exc:
                 async with database.begin() as session:
-                    await harvests.finish_harvest(session, run, unsaved_counts, problem=exc.message)
+                    await harvests.finish_harvest(session, run, {}, problem=exc.message)
                 raise
-            await _finish(database, run, done, end, unsaved_counts)
+            await _finish(database, run, done, end)
     return done
 
 
@@ -136,7 +124,7 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
     """Describe what a harvest of this source would do now."""
     week = iso_week(now())
     async with database.begin() as session:
-        info = await _find_source(session, source)
+        info = await find_source(session, source)
         waiting = await count_left_over(session, source)
     outcome = info.last_outcome if info is not None and info.last_run == week else None
     if info is not None and info.quarantine_reason is not None:
@@ -153,40 +141,41 @@ async def lift_source_quarantine(database: Database, source: str, *, compare_ane
     Raises UsageError for a source that was never harvested.
     """
     async with database.begin() as session:
-        info = await _find_source(session, source)
+        info = await find_source(session, source)
         if info is None:
             raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
         await harvests.lift_quarantine(session, source, compare_anew=compare_anew)
         return info.quarantine_reason
 
 
-async def _find_source(session: Session, source: str) -> harvests.SourceInfo | None:
+async def find_source(session: Session, source: str) -> harvests.SourceInfo | None:
+    """A source's latest harvest and quarantine; None if it is not known."""
     return next((s for s in await harvests.list_sources(session) if s.name == source), None)
 
 
-async def _finish(
-    database: Database,
-    run: harvests.StartedRun,
-    done: HarvestResult,
-    end: HarvestEnd,
-    unsaved_counts: Mapping[str, int],
-) -> None:
-    """End the run: set its outcome, its figures and a quarantine; `unsaved_counts` are added to its counts."""
+async def compare_run(session: Session, source: str, run_id: int) -> tuple[list[Compared], Mapping[str, int]]:
+    """A run's figures beside those of earlier runs, and its threads by their end."""
+    shares, ends = await harvests.run_figures(session, run_id)
+    past = await harvests.past_measures(session, source, before_run=run_id, runs=HISTORY)
+    return compare(measures(shares, ends), past), ends
+
+
+async def _finish(database: Database, run: harvests.StartedRun, done: HarvestResult, end: HarvestEnd) -> None:
+    """End the run: set its outcome, its figures and a quarantine."""
     done.limited = end is HarvestEnd.LIMITED
     last = next((p for p in reversed(done.problems) if p.ends_source or p.thread_id is None), None)
     if end in (HarvestEnd.GIVEN_UP, HarvestEnd.LISTS_MISSING):
         done.failed = last.message if last is not None else "a list could not be read"
     async with database.begin() as session:
-        shares, ends = await harvests.run_figures(session, run.run_id)
+        drift, ends = await compare_run(session, done.source, run.run_id)
         if not done.limited:
-            past = await harvests.past_measures(session, done.source, before_run=run.run_id, runs=HISTORY)
-            done.drift = compare(measures(shares, ends), past)
-            await harvests.save_measures(session, run.run_id, done.drift)
+            done.drift = drift
+            await harvests.save_measures(session, run.run_id, drift)
         done.quarantined = _quarantine_reason(done, end, last, reads_nothing(ends))
         if done.quarantined is not None:
             await harvests.quarantine(session, done.source, done.quarantined)
         problem = done.failed or done.quarantined
-        await harvests.finish_harvest(session, run, unsaved_counts, problem=problem, partial=done.limited)
+        await harvests.finish_harvest(session, run, {}, problem=problem, partial=done.limited)
 
 
 def _quarantine_reason(

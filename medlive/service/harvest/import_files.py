@@ -67,13 +67,9 @@ async def import_file(
 
 
 async def _save(database: Database, run: int, batch: Sequence[ImportedThread], done: ImportResult) -> None:
+    threads, assumed = [i.thread for i in batch], [Note.DATE_ASSUMED in i.notes for i in batch]
     async with database.begin() as session:
-        done.counts += await store_threads(
-            session,
-            [item.thread for item in batch],
-            assumed_posted_at=[Note.DATE_ASSUMED in item.notes for item in batch],
-            import_run_id=run,
-        )
+        done.counts += await store_threads(session, threads, assumed_posted_at=assumed, import_run_id=run)
     done.counts.update(note.value for item in batch for note in item.notes)
 
 

@@ -6,8 +6,10 @@ truncates.
 """
 
 import asyncio
+import itertools
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TypeGuard, TypeVar
@@ -45,36 +47,30 @@ LONGEST_MESSAGE = 200_000
 T = TypeVar("T")
 
 
+@dataclass
 class PostgresLedger:
     """One run's `medlive.sources.ledger.Ledger`, as one process writes it."""
 
-    def __init__(
-        self,
-        database: Database,
-        run: harvests.StartedRun,
-        source: str,
-        iso_week: str,
-        *,
-        folder: Path,
-        operator: str | None,
-        overlap: timedelta,
-        fetcher: Fetcher,
-        tick: Callable[[int], None] = lambda _: None,
-    ) -> None:
-        """Open the ledger of a run, with its archive in `folder`; `tick` gets the number of threads read.
+    database: Database
+    run: harvests.StartedRun
+    source: str
+    iso_week: str
+    folder: Path
+    """The folder of WARC files."""
+    operator: str | None
+    """The contact named in the run's file."""
+    overlap: timedelta
+    """Lists are read again from this long before the latest activity of earlier runs."""
+    fetcher: Fetcher
+    tick: Callable[[int], None] = lambda _: None
+    """Gets the number of threads read."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
+    identifiers, and each skip's and problem's name. The run's row has them as well."""
+    problems: list[HarvestProblem] = field(default_factory=list)
 
-        `operator` is the contact named in its files; lists are read again from `overlap` before the latest
-        activity of earlier runs.
-        """
-        self._database = database
-        self._run = run
-        self._source = source
-        self._folder = folder
-        self._stem = f"{source}/{source}-{iso_week}-{run.run_id}.{run.start}"
-        self._operator = operator
-        self._overlap = overlap
-        self._fetcher = fetcher
-        self._tick = tick
+    def __post_init__(self) -> None:
+        """Begin without a file; the first page opens it."""
         self._batcher: Batcher[tuple[HarvestEvent, ...]] = Batcher(self._save_all, largest=64)
         self._writer: ArchiveWriter | None = None
         self._archive_id = 0
@@ -82,13 +78,9 @@ class PostgresLedger:
         self._identifiers: dict[str, tuple[FoundIdentifier, ...]] = {}
         self._robots_saved = 0
         self._saved_requests: Counter[str] = Counter()
-        self.counts: Counter[str] = Counter()
-        """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
-        identifiers, and each skip's and problem's name. The run's row has them as well."""
-        self.problems: list[HarvestProblem] = []
 
     async def _ask(self, query: Callable[..., Awaitable[T]], *arguments: object) -> T:
-        async with self._database.begin() as session:
+        async with self.database.begin() as session:
             return await query(session, *arguments)
 
     async def keep(self, *events: HarvestEvent) -> None:
@@ -98,37 +90,36 @@ class PostgresLedger:
 
     async def look_up(self, thread_ids: Sequence[str]) -> Mapping[str, KnownThread]:
         """What is known of threads."""
-        return await self._ask(frontier.look_up, self._source, self._run.run_id, thread_ids)
+        return await self._ask(frontier.look_up, self.source, self.run.run_id, thread_ids)
 
     async def list_state(self, list_key: str) -> ListState:
         """How far a list was read in this run."""
-        return await self._ask(harvests.list_state, self._run.run_id, self._source, list_key, self._overlap)
+        return await self._ask(harvests.list_state, self.run.run_id, self.source, list_key, self.overlap)
 
     async def left_over(self) -> Sequence[ListEntry]:
         """Threads that were listed and not read."""
-        return await self._ask(frontier.take_left_over, self._source, self._run.run_id)
+        return await self._ask(frontier.take_left_over, self.source, self.run.run_id)
 
     async def not_listed(self) -> Sequence[ListEntry]:
         """Recent threads that no list of this run has shown."""
-        return await self._ask(frontier.take_not_listed, self._source, self._run.run_id, self._overlap)
+        return await self._ask(frontier.take_not_listed, self.source, self.run.run_id, self.overlap)
 
     async def kept_pages(self, thread_id: str) -> Sequence[Page]:
         """The pages of a waiting thread that this run has kept already, in order."""
-        async with self._database.begin() as session:
-            after = await frontier.reading_began(session, self._source, thread_id)
-            kept = await fetches.kept_pages(session, self._source, thread_id, after_fetch=after)
+        async with self.database.begin() as session:
+            after = await frontier.reading_began(session, self.source, thread_id)
+            kept = await fetches.kept_pages(session, self.source, thread_id, after_fetch=after)
         if kept:
             self._first_fetch[thread_id] = kept[0].fetch_id
-        return [await asyncio.to_thread(read_page, self._folder / (k.path or ""), k.place) for k in kept]
-
-    @property
-    def unsaved_counts(self) -> Counter[str]:
-        """Requests sent to the host, and retries by reason, since the last event was saved."""
-        return self._fetcher.counts - self._saved_requests
+        return [await asyncio.to_thread(read_page, self.folder / (k.path or ""), k.place) for k in kept]
 
     async def aclose(self) -> None:
-        """Wait until all events are saved, and close the WARC file."""
+        """Wait until all events are saved, add requests that no event followed, and close the WARC file."""
         await self._batcher.aclose()
+        sent = self.fetcher.counts - self._saved_requests
+        await self._ask(harvests.add_counts, self.run, sent)
+        self._saved_requests += sent
+        self.counts += sent
         if self._writer is not None:
             await asyncio.to_thread(self._writer.close)
             await self._ask(archives.mark_sealed, self._archive_id)
@@ -153,23 +144,23 @@ class PostgresLedger:
         pages = [page for group in groups for page in _storable_pages(group)]
         places = await self._archive(pages) if pages else []
         read, problems = _of(events, HarvestedThread), _of(events, HarvestProblem)
-        robots, sent = self._fetcher.robots, self.unsaved_counts
+        robots, sent = self.fetcher.robots, self.fetcher.counts - self._saved_requests
         counts = Counter(sent)
-        async with self._database.begin() as session:
+        async with self.database.begin() as session:
             if len(robots) > self._robots_saved:
-                await harvests.save_robots(session, self._run.run_id, robots)
+                await harvests.save_robots(session, self.run.run_id, robots)
             if pages:
                 await self._save_pages(session, pages, places, counts)
             for listed in _of(events, Listed):
                 await self._save_listed(session, listed, counts)
             await self._save_threads(session, read, counts)
             await self._save_outcomes(session, events, counts)
-            await fetches.save_failed_fetches(session, self._run.run_id, self._source, problems)
-            await harvests.add_counts(session, self._run, counts)
+            await fetches.save_failed_fetches(session, self.run.run_id, self.source, problems)
+            await harvests.add_counts(session, self.run, counts)
         self._saved_requests += sent
         self._robots_saved = len(robots)
         self.counts += counts
-        self._tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
+        self.tick(sum(self.counts[s] for s in ("new", "revised", "unchanged", "not_modified")))
         self.problems += problems
         for thread_id in (event.entry.thread_id for event in read):
             self._first_fetch.pop(thread_id, None)
@@ -180,7 +171,7 @@ class PostgresLedger:
         for event in group:
             if _is_redirected(event):
                 target, entry = event.thread.thread_id, event.entry
-                if await self._ask(taken_down_ids, self._source, [target]):
+                if await self._ask(taken_down_ids, self.source, [target]):
                     return (HarvestSkipped(entry.url, entry.thread_id, SkipReason.TAKEN_DOWN),)
         return group
 
@@ -191,27 +182,26 @@ class PostgresLedger:
             return await asyncio.to_thread(writer.append, [event.page for event in pages])
         except OSError as error:
             raise ServiceUnavailable(
-                f"cannot write pages to {self._folder / self._stem}: {error.strerror or error}",
+                f"cannot write pages to {self.folder / self.source}: {error.strerror or error}",
                 hint="free disk space or repair the folder; the next harvest resumes where this one stopped",
             ) from error
 
     async def _begin_archive(self) -> ArchiveWriter:
-        path, number = f"{self._stem}.warc.gz", 1
+        stem = f"{self.source}/{self.source}-{self.iso_week}-{self.run.run_id}.{self.run.start}"
         # A file of an earlier database in the same folder is left alone.
-        while (self._folder / path).exists():
-            number += 1
-            path = f"{self._stem}-{number}.warc.gz"
+        names = (f"{stem}{f'-{n}' if n > 1 else ''}.warc.gz" for n in itertools.count(1))
+        path = next(name for name in names if not (self.folder / name).exists())
         self._writer = await asyncio.to_thread(
-            ArchiveWriter, self._folder / path, software=SOFTWARE, operator=self._operator
+            ArchiveWriter, self.folder / path, software=SOFTWARE, operator=self.operator
         )
-        self._archive_id = await self._ask(archives.start_archive, self._run.run_id, path, self._writer.size)
+        self._archive_id = await self._ask(archives.start_archive, self.run.run_id, path, self._writer.size)
         return self._writer
 
     async def _save_pages(
         self, session: Session, pages: Sequence[FetchedPage], places: Sequence[Place], counts: Counter[str]
     ) -> None:
         assert self._writer is not None
-        ids = await fetches.save_pages(session, self._run.run_id, self._source, pages, self._archive_id, places)
+        ids = await fetches.save_pages(session, self.run.run_id, self.source, pages, self._archive_id, places)
         await archives.grow_archive(session, self._archive_id, self._writer.size)
         counts["pages"] += len(pages)
         for event, fetch_id in zip(pages, ids, strict=True):
@@ -224,8 +214,8 @@ class PostgresLedger:
             for s in listed.skipped
             if s.reason is not SkipReason.TAKEN_DOWN  # its address may hold its title
         }
-        run_id = self._run.run_id
-        await frontier.save_listed(session, self._source, run_id, listed.list_key, listed.waiting, skipped)
+        run_id = self.run.run_id
+        await frontier.save_listed(session, self.source, run_id, listed.list_key, listed.waiting, skipped)
         await harvests.save_cursor(session, run_id, listed)
         counts["listed"] += len(listed.waiting)
         counts.update(s.reason.value for s in listed.skipped)
@@ -240,17 +230,17 @@ class PostgresLedger:
         found = [self._identifiers[i] for i in ids]
         counts["identifiers"] += await save_identifiers(session, saved, found)
         counts.update(one.status for one in saved)
-        await mark_seen(session, self._source, [event.thread.thread_id for event in read])
+        await mark_seen(session, self.source, [event.thread.thread_id for event in read])
         # A redirected thread was merged into its target.
-        await mark_gone(session, self._source, [event.entry.thread_id for event in read if _is_redirected(event)])
+        await mark_gone(session, self.source, [event.entry.thread_id for event in read if _is_redirected(event)])
 
     async def _save_outcomes(self, session: Session, events: Sequence[HarvestEvent], counts: Counter[str]) -> None:
         counts.update(problem.kind.value for problem in _of(events, HarvestProblem))
         counts.update(skipped.reason.value for skipped in _of(events, HarvestSkipped))
         settled = [state for event in events if (state := _settled_state(event)) is not None]
-        await frontier.settle(session, self._source, self._run.run_id, settled)
+        await frontier.settle(session, self.source, self.run.run_id, settled)
         for ending, mark in ((FrontierState.GONE, mark_gone), (FrontierState.NOT_MODIFIED, mark_seen)):
-            await mark(session, self._source, [one.thread_id for one in settled if one.state is ending])
+            await mark(session, self.source, [one.thread_id for one in settled if one.state is ending])
 
 
 def _is_redirected(event: HarvestEvent) -> TypeGuard[HarvestedThread]:
@@ -281,14 +271,9 @@ def _settled_state(event: HarvestEvent) -> frontier.Settled | None:
     """The state in which an event leaves its thread; None without a thread, or while the thread still waits."""
     if isinstance(event, HarvestedThread):
         return frontier.Settled(
-            event.entry.thread_id,
-            FrontierState.READ,
-            etag=event.etag,
-            last_modified=event.last_modified,
-            page_count=event.page_count,
-            posted_at=event.thread.posted_at,
-            fields=thread_fields(event.thread),
-        )
+            event.entry.thread_id, FrontierState.READ, etag=event.etag, last_modified=event.last_modified,
+            page_count=event.page_count, posted_at=event.thread.posted_at, fields=thread_fields(event.thread),
+        )  # fmt: skip
     if isinstance(event, HarvestSkipped):
         if event.reason is SkipReason.NOT_MODIFIED:
             return frontier.Settled(event.thread_id, FrontierState.NOT_MODIFIED)

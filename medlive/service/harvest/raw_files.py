@@ -1,4 +1,4 @@
-"""The files of raw pages: read a page, remove erased pages from them, remove files that are too old or stray.
+"""The files of raw pages: read a page, remove erased pages, remove what is too old or stray, export as WARC.
 
 A file is never changed in place: the remaining pages are copied into a file of the next name, the rows change in
 one transaction, then the old file is deleted. A kill in between leaves a file that no row names; the next sweep
@@ -6,32 +6,38 @@ removes it.
 """
 
 import asyncio
+import os
 import re
+import shutil
 import time
-from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.harvest import archives
+from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
+from medlive.digest import digest_bytes, digest_file
+from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged, Place, erase, pages, seal
+from medlive.sources.archive import ArchiveDamaged, Place, cdxj_line, erase, pages, seal
 
-_SUFFIX = ".warc.gz"
 _ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
 STRAY_AFTER_S = 86_400.0
 """Age in seconds after which a file with an archive's name and no row is removed."""
+INDEX = "index.cdxj"
+SUMS = "SHA256SUMS"
+_BLOCK = 1024 * 1024
 
 
 def next_name(path: str) -> str:
     """The name of a file's next copy: a.warc.gz, a.r1.warc.gz, a.r2.warc.gz …"""
-    found = _ARCHIVE_NAME.fullmatch(path)
-    if found is None:
-        return f"{path.removesuffix(_SUFFIX)}.r1{_SUFFIX}"
-    return f"{found['stem']}.r{int(found['copy'] or 0) + 1}{_SUFFIX}"
+    stem, _, copy = path.removesuffix(".warc.gz").partition(".r")
+    return f"{stem}.r{int(copy or 0) + 1}.warc.gz"
 
 
 async def seal_archives(database: Database, folder: Path, source: str) -> None:
@@ -91,39 +97,18 @@ async def clear_removed(database: Database, folder: Path, source: str) -> int:
         removed = {archive.path for archive in await archives.list_archives(session, source, removed=True)}
         current = {archive.path for archive in await archives.list_archives(session, source)}
     stems = {found["stem"] for path in removed | current if (found := _ARCHIVE_NAME.fullmatch(path))}
-    cleared = 0
-    for path in await asyncio.to_thread(lambda: list(_files(folder, source))):
-        if path in current:
-            continue
-        found = _ARCHIVE_NAME.fullmatch(path)
-        if path in removed or (found is not None and found["stem"] in stems):
-            await asyncio.to_thread((folder / path).unlink, missing_ok=True)
-            cleared += 1
-    return cleared
+    unnamed = await asyncio.to_thread(_files, folder, source) - current
+    left = [p for p in unnamed if p in removed or ((f := _ARCHIVE_NAME.fullmatch(p)) and f["stem"] in stems)]
+    await asyncio.to_thread(_remove, folder, left)
+    return len(left)
 
 
-async def find_stray_files(database: Database, folder: Path) -> tuple[list[str], list[str]]:
-    """Files in the archive's folder without a row: those with an archive's name and enough age, and the others.
-
-    A harvest writes a file's beginning before its row, so a young file may get one.
-    """
-    existing = await asyncio.to_thread(lambda: list(_files(folder)))
-    async with database.begin() as session:
-        known = {archive.path for archive in await archives.list_archives(session)}
-    unknown = sorted(set(existing) - known)
-    stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
-    return stray, [path for path in unknown if path not in stray]
-
-
-def _files(folder: Path, source: str = "") -> Iterator[str]:
-    return (path.relative_to(folder).as_posix() for path in (folder / source).rglob("*") if path.is_file())
+def _files(folder: Path, source: str = "") -> set[str]:
+    return {path.relative_to(folder).as_posix() for path in (folder / source).rglob("*") if path.is_file()}
 
 
 def _age(path: Path) -> float:
-    try:
-        return time.time() - path.stat().st_mtime
-    except FileNotFoundError:
-        return 0.0
+    return time.time() - path.stat().st_mtime if path.exists() else 0.0
 
 
 async def apply_retention(database: Database, settings: Settings, *, dry_run: bool = False) -> Mapping[str, int]:
@@ -137,42 +122,171 @@ async def apply_retention(database: Database, settings: Settings, *, dry_run: bo
         damaged (files that could not be rewritten). `dry_run` counts without changing anything.
     """
     folder = archive_path(settings)
-    keep = settings.archive.keep_days
-    counts: Counter[str] = Counter()
+    names = ("files", "bytes", "pages", "swept", "leftovers", "strays", "foreign", "busy", "damaged")
+    counts = dict.fromkeys(names, 0)
     async with database.begin() as session:
         sources = await archives.archived_sources(session)
     for source in sources:
         async with advisory_lock(database, f"harvest {source}") as acquired:
-            if not acquired:
+            if acquired:
+                await _retain(database, settings, source, counts, dry_run=dry_run)
+            else:
                 counts["busy"] += 1
-                continue
-            async with database.begin() as session:
-                old = (
-                    await archives.list_archives(session, source, before=now() - timedelta(days=keep))
-                    if keep
-                    else []
-                )
-            counts["files"] += len(old)
-            counts["bytes"] += sum(archive.bytes for archive in old)
-            if dry_run:
-                continue
-            # Rows first: the next run removes what a kill leaves of these files.
-            async with database.begin() as session:
-                counts["pages"] += await archives.mark_removed(session, [archive.archive_id for archive in old])
-            for archive in old:
-                await asyncio.to_thread((folder / archive.path).unlink, missing_ok=True)
-            try:
-                await seal_archives(database, folder, source)
-            except ArchiveDamaged:
-                counts["damaged"] += 1
-            swept, damaged = await sweep(database, folder, source)
-            counts["swept"] += swept
-            counts["damaged"] += len(damaged)
-            counts["leftovers"] += await clear_removed(database, folder, source)
-    stray, foreign = await find_stray_files(database, folder)
-    counts["strays"], counts["foreign"] = len(stray), len(foreign)
+    existing = await asyncio.to_thread(_files, folder)
+    async with database.begin() as session:
+        unknown = existing - {archive.path for archive in await archives.list_archives(session)}
+    # A harvest writes a file's beginning before its row, so a young file may get one.
+    stray = [path for path in unknown if _ARCHIVE_NAME.fullmatch(path) and _age(folder / path) > STRAY_AFTER_S]
+    counts["strays"], counts["foreign"] = len(stray), len(unknown) - len(stray)
     if not dry_run:
-        for path in stray:
-            await asyncio.to_thread((folder / path).unlink, missing_ok=True)
-    names = ("files", "bytes", "pages", "swept", "leftovers", "strays", "foreign", "busy", "damaged")
-    return {name: counts[name] for name in names}
+        await asyncio.to_thread(_remove, folder, stray)
+    return counts
+
+
+async def _retain(
+    database: Database, settings: Settings, source: str, counts: dict[str, int], *, dry_run: bool
+) -> None:
+    """Apply retention to one source; call it with the source's harvest lock held."""
+    folder, old = archive_path(settings), []
+    if keep := settings.archive.keep_days:
+        async with database.begin() as session:
+            old = await archives.list_archives(session, source, before=now() - timedelta(days=keep))
+    counts["files"] += len(old)
+    counts["bytes"] += sum(archive.bytes for archive in old)
+    if dry_run:
+        return
+    # Rows first: the next run removes what a kill leaves of these files.
+    async with database.begin() as session:
+        counts["pages"] += await archives.mark_removed(session, [archive.archive_id for archive in old])
+    await asyncio.to_thread(_remove, folder, [archive.path for archive in old])
+    try:
+        await seal_archives(database, folder, source)
+    except ArchiveDamaged:
+        counts["damaged"] += 1
+    swept, damaged = await sweep(database, folder, source)
+    counts["swept"] += swept
+    counts["damaged"] += len(damaged)
+    counts["leftovers"] += await clear_removed(database, folder, source)
+
+
+def _remove(folder: Path, paths: Iterable[str]) -> None:
+    for path in paths:
+        (folder / path).unlink(missing_ok=True)
+
+
+async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, int]:
+    """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
+    async with recorded_run(database, PRUNE, {}) as run:
+        counts = run.counts = await apply_retention(database, settings)
+        run.failed = bool(counts["busy"] or counts["damaged"])
+    return counts
+
+
+@dataclass(slots=True)
+class ExportResult:
+    """The names of files and the problems of an export, and its pages and bytes in all."""
+
+    written: list[str] = field(default_factory=list)
+    unchanged: list[str] = field(default_factory=list)
+    pages: int = 0
+    bytes: int = 0
+    problems: list[str] = field(default_factory=list)
+    stale: list[str] = field(default_factory=list)
+    """Files of an earlier export that retention or a takedown has removed since."""
+
+
+async def export_warc(
+    database: Database,
+    settings: Settings,
+    sources: Sequence[str],
+    folder: Path,
+    *,
+    week: str | None = None,
+    tick: Callable[[int, int], None] = lambda done, total: None,
+) -> ExportResult:
+    """Copy the WARC files of the sources (default: all) into `folder`, with SHA256SUMS and a CDXJ index.
+
+    Only the committed part of a file is copied, and every page is checked against its own digest and the
+    database's. An existing file stays if it has the same bytes, is replaced if it has their beginning, and is a
+    problem otherwise. Files of earlier exports stay in the sums and the index. Raises UsageError if the folder
+    cannot be created.
+    """
+    done = ExportResult()
+    try:
+        await asyncio.to_thread(folder.mkdir, parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"cannot create {folder}: {error.strerror}") from error
+    async with database.begin() as session:
+        existing = await archives.list_archives(session)
+    chosen = [a for a in existing if (not sources or a.source in sources) and week in (None, a.iso_week)]
+    for number, archive in enumerate(chosen, 1):
+        tick(number, len(chosen))
+        async with database.begin() as session:
+            digests = {
+                f.place.offset: f.digest or "" for f in await archives.fetches_in(session, archive.archive_id)
+            }
+        source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
+        try:
+            same, found = await asyncio.to_thread(_copy, source, target, archive.bytes, digests)
+        except (ArchiveDamaged, CheckFailed) as error:
+            done.problems.append(error.message)
+            continue
+        (done.unchanged if same else done.written).append(target.name)
+        done.pages += found
+        done.bytes += archive.bytes
+    exported = await asyncio.to_thread(_write_index, folder)
+    done.stale = sorted(exported - {Path(archive.path).name for archive in existing})
+    return done
+
+
+def _copy(source: Path, target: Path, size: int, digests: Mapping[int, str]) -> tuple[bool, int]:
+    """Copy the first `size` bytes and check them; whether they were there already, and how many pages they are."""
+    draft = target.with_name(f".{target.name}.draft")
+    try:
+        shutil.copyfile(source, draft)
+        if (copied := draft.stat().st_size) < size:
+            raise ArchiveDamaged(source, f"has {copied} bytes, {size} were written")
+        os.truncate(draft, size)
+        missing, found = set(digests), 0
+        for place, page in pages(draft):
+            found += 1
+            missing.discard(place.offset)
+            if digests.get(place.offset) not in (None, digest_bytes(page.body)):
+                raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
+        if missing:
+            raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
+        same = _matches_existing(draft, target)
+        os.replace(draft, target)
+        return same, found
+    except OSError as error:
+        raise ArchiveDamaged(source, f"cannot copy: {error}") from error
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _matches_existing(draft: Path, target: Path) -> bool:
+    """Whether the target has the draft's bytes; False if missing or a prefix. Raises CheckFailed otherwise."""
+    if not target.exists():
+        return False
+    with draft.open("rb") as ours, target.open("rb") as theirs:
+        while block := theirs.read(_BLOCK):
+            if ours.read(len(block)) != block:
+                raise CheckFailed(
+                    f"{target.name}: a file of that name with different bytes exists; it was not replaced"
+                )
+        return not ours.read(1)
+
+
+def _write_index(folder: Path) -> set[str]:
+    """Write the index and the sums of all archives in the folder, of earlier exports too; their names."""
+    lines: list[str] = []
+    names = []
+    for path in sorted(folder.glob("*.warc.gz")):
+        with suppress(ArchiveDamaged):  # another file of that name: no export's
+            lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
+            names.append(path.name)
+    index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
+    (folder / INDEX).write_text(index, encoding="utf-8", newline="\n")
+    sums = [f"{digest_file(folder / name).removeprefix('sha256:')}  {name}\n" for name in [*names, INDEX]]
+    (folder / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
+    return set(names)

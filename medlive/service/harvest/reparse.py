@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, AbstractContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, AsyncExitStack, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -11,18 +11,19 @@ from typing import Any, Final
 from medlive.config import Settings
 from medlive.db.harvest.fetches import Reading, latest_readings, read_threads_after
 from medlive.db.harvest.frontier import Settled, settle
-from medlive.db.harvest.harvests import latest_run, list_sources, past_measures, run_figures, save_measures
-from medlive.db.runs import finish_run, start_run
+from medlive.db.harvest.harvests import latest_run, save_measures
+from medlive.db.runs import RunRecord, recorded_run
 from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.service.database import handle_key
+from medlive.service.harvest.harvest import compare_run, find_source
 from medlive.service.harvest.import_files import store_threads
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, read_page
-from medlive.sources.drift import HISTORY, Compared, compare, measures, thread_fields
+from medlive.sources.drift import Compared, thread_fields
 from medlive.sources.harvest import parse_with
 from medlive.sources.registry import build_site
 from medlive.sources.source import ProblemKind, Site, SourceError
@@ -33,11 +34,8 @@ BATCH: Final = 100
 """Threads read and saved in one transaction."""
 MAX_PROBLEMS: Final = 50
 """Most problems listed in full; all are counted."""
-_PARSER_REASONS: Final = ("layout", "fault", "not_a_thread", "incomplete")
+_PARSER_REASONS: Final = {"layout", "fault", "not_a_thread", "incomplete"}
 """Failure reasons that a parser may have caused."""
-
-BYTES_GONE: Final = "bytes_gone"
-DAMAGED: Final = "damaged"
 
 
 @dataclass(slots=True)
@@ -50,24 +48,17 @@ class ReparseResult:
     (a page cannot be had); skipped (left out when they were harvested), waiting (never read as yet), taken_down.
     And pages read."""
     before: Counter[str] = field(default_factory=Counter)
-    """Field → threads that had it when last parsed, of those that can be parsed now."""
+    """Field → threads that had it when last parsed, and have it now (`after`), of those that parse."""
     after: Counter[str] = field(default_factory=Counter)
-    """Field → threads that have it now."""
     problems: list[tuple[str, str, str]] = field(default_factory=list)
     """(thread id, kind, message) of the first MAX_PROBLEMS threads that fail."""
     damaged: set[Path] = field(default_factory=set)
-    """Files that are damaged or missing."""
     busy: bool = False
     """Whether another process is harvesting the source; nothing was done then."""
     quarantined: str | None = None
     """Why it is left out of harvests."""
     drift: list[Compared] = field(default_factory=list)
     """The figures of the latest harvest with the new readings, beside those of earlier harvests."""
-
-    @property
-    def threads(self) -> int:
-        """The number of threads parsed or skipped."""
-        return sum(self.counts.values()) - self.counts["pages"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,19 +80,17 @@ async def reparse_sources(
     progress: Callable[[str], AbstractContextManager[Callable[[int], None]]],
 ) -> list[ReparseResult]:
     """`reparse_source` of each source, recorded as a run unless it is dry; `progress` shows a source's threads."""
-    done: list[ReparseResult] = []
-    if not dry_run:
-        async with database.begin() as session:
-            run = await start_run(session, COMMAND, {"sources": sorted(sources)})
-    for source in sources:
-        with progress(source) as tick:
-            done.append(
-                await reparse_source(database, settings, source, thread_ids=thread_ids, dry_run=dry_run, tick=tick)
-            )
-    if not dry_run:
-        counts = {one.source: dict(one.counts) for one in done}
-        async with database.begin() as session:
-            await finish_run(session, run, counts, failed=any(one.busy or one.damaged for one in done))
+    async with AsyncExitStack() as stack:
+        run = RunRecord(0)
+        if not dry_run:
+            inputs = {"sources": sorted(sources)}
+            run = await stack.enter_async_context(recorded_run(database, COMMAND, inputs))
+        done = []
+        for source in sources:
+            with progress(source) as tick:
+                done.append(await reparse_source(database, settings, source, thread_ids, dry_run, tick))
+        run.counts = {one.source: dict(one.counts) for one in done}
+        run.failed = any(one.busy or one.damaged for one in done)
     return done
 
 
@@ -109,7 +98,6 @@ async def reparse_source(
     database: Database,
     settings: Settings,
     source: str,
-    *,
     thread_ids: Sequence[str] = (),
     dry_run: bool = False,
     tick: Callable[[int], None] = lambda _: None,
@@ -143,27 +131,24 @@ async def _reparse(
     """Parse batch after batch, each saved in a session of `begin`, then update the figures."""
     site = build_site(done.source, settings.sources.get(done.source, {}))
     folder, key, after = archive_path(settings), handle_key(settings), ""
+    named = sorted(set(thread_ids))
 
     def parse_all(batch: Sequence[Reading]) -> list[_Reread]:
         return [_reread(done, site, folder, key, one) for one in batch]
 
     while True:
         async with begin() as session:
-            if thread_ids:
-                ids = [i for i in sorted(set(thread_ids)) if i > after][:BATCH]
-            else:
-                ids = await read_threads_after(session, done.source, after, BATCH)
+            ids = named[:BATCH] if thread_ids else await read_threads_after(session, done.source, after, BATCH)
             batch = await latest_readings(session, done.source, ids) if ids else []
         if not batch:
             break
-        for one in batch:
-            if thread_ids and not one.pages and one.state is None:
-                raise UsageError(f"no page of {done.source}/{one.thread_id} is stored")
+        if thread_ids and (missing := [one for one in batch if not one.pages and one.state is None]):
+            raise UsageError(f"no page of {done.source}/{missing[0].thread_id} is stored")
         rereads = await asyncio.to_thread(parse_all, batch)
         async with begin() as session:
             await _save(session, done, rereads)
-        tick(done.threads)
-        after = batch[-1].thread_id
+        tick(done.counts.total() - done.counts["pages"])
+        after, named = batch[-1].thread_id, named[BATCH:]
     async with begin() as session:
         await _measure(session, done)
 
@@ -176,7 +161,7 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
         return _Reread(one, reason="skipped")
     files = [(page.path, page.place) for page in one.pages if page.path is not None]
     if len(files) < len(one.pages):
-        return _Reread(one, reason=BYTES_GONE)
+        return _Reread(one, reason="bytes_gone")
     try:
         pages = [read_page(folder / path, place) for path, place in files]
         done.counts["pages"] += len(pages)
@@ -184,7 +169,7 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
         check_storable(thread)
     except ArchiveDamaged as error:
         done.damaged.add(error.path)
-        return _Reread(one, reason=DAMAGED, message=error.message)
+        return _Reread(one, reason="damaged", message=error.message)
     except BadInput as error:
         return _Reread(one, reason=ProblemKind.FAULT.value, message=error.message)
     except SourceError as error:
@@ -193,39 +178,35 @@ def _reread(done: ReparseResult, site: Site, folder: Path, key: bytes, one: Read
 
 
 async def _save(session: Session, done: ReparseResult, rereads: Sequence[_Reread]) -> None:
-    threads = [(one.reading, one.thread) for one in rereads if one.thread is not None]
-    done.counts += await store_threads(
-        session, [thread for _, thread in threads], fetch_ids=[reading.pages[0].fetch_id for reading, _ in threads]
-    )
-    for reading, thread in threads:
-        done.before.update(_field_counts(reading.fields or {}))
-        done.after.update(_field_counts(thread_fields(thread)))
-    for one in rereads:
-        if one.thread is None:
-            done.counts[one.reason] += 1
-            if one.message and len(done.problems) < MAX_PROBLEMS:
-                done.problems.append((one.reading.thread_id, one.reason, one.message))
     settled: dict[int, list[Settled]] = {}
+    parsed, first_fetches = [], []
     for one in rereads:
         if (state := _settled_state(one)) is not None and one.reading.run_id is not None:
             settled.setdefault(one.reading.run_id, []).append(state)
+        if one.thread is not None:
+            parsed.append(one.thread)
+            first_fetches.append(one.reading.pages[0].fetch_id)
+            done.before.update(_field_counts(one.reading.fields or {}))
+            done.after.update(_field_counts(thread_fields(one.thread)))
+            continue
+        done.counts[one.reason] += 1
+        if one.message:
+            done.problems.append((one.reading.thread_id, one.reason, one.message))
+    del done.problems[MAX_PROBLEMS:]
+    done.counts += await store_threads(session, parsed, fetch_ids=first_fetches)
     for run_id in sorted(settled):
         await settle(session, done.source, run_id, settled[run_id])
 
 
 async def _measure(session: Session, done: ReparseResult) -> None:
     """Recompute the latest harvest's figures and store them in place of the old ones."""
-    info = next((s for s in await list_sources(session) if s.name == done.source), None)
+    info = await find_source(session, done.source)
     done.quarantined = info.quarantine_reason if info is not None else None
-    latest = await latest_run(session, done.source)
-    if latest is None:
-        return
-    run_id, measured = latest
-    shares, ends = await run_figures(session, run_id)
-    past = await past_measures(session, done.source, before_run=run_id, runs=HISTORY)
-    done.drift = compare(measures(shares, ends), past)
-    if measured:
-        await save_measures(session, run_id, done.drift)
+    if (latest := await latest_run(session, done.source)) is not None:
+        run_id, measured = latest
+        done.drift, _ = await compare_run(session, done.source, run_id)
+        if measured:
+            await save_measures(session, run_id, done.drift)
 
 
 def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:
@@ -240,23 +221,13 @@ def _settled_state(one: _Reread) -> Settled | None:
     was, first = one.reading, one.reading.pages[0] if one.reading.pages else None
     if was.state is None or first is None:
         return None
+    failed = was.state is FrontierState.FAILED
     if one.thread is not None:
-        failed = was.state is FrontierState.FAILED
         return Settled(
-            was.thread_id,
-            FrontierState.READ if failed else was.state,
-            reason=None if failed else was.reason,
-            etag=first.etag,
-            last_modified=first.last_modified,
-            page_count=len(was.pages),
-            posted_at=one.thread.posted_at,
-            fields=thread_fields(one.thread),
-        )
-    if (
-        was.state is FrontierState.FAILED
-        and was.reason in _PARSER_REASONS
-        and one.reason in _PARSER_REASONS
-        and one.reason != was.reason
-    ):
+            was.thread_id, FrontierState.READ if failed else was.state, reason=None if failed else was.reason,
+            etag=first.etag, last_modified=first.last_modified, page_count=len(was.pages),
+            posted_at=one.thread.posted_at, fields=thread_fields(one.thread),
+        )  # fmt: skip
+    if failed and was.reason != one.reason and {was.reason, one.reason} <= _PARSER_REASONS:
         return Settled(was.thread_id, FrontierState.FAILED, reason=one.reason)
     return None

@@ -83,6 +83,12 @@ async def source_health(database: Database, source: str | None = None) -> list[S
     return found
 
 
+def not_modified_share(counts: Mapping[str, int]) -> float | None:
+    """The share of a harvest's conditional requests answered with 304; None without any."""
+    asked = counts.get("conditional", 0)
+    return counts.get("not_modified", 0) / asked if asked else None
+
+
 async def check_page(settings: Settings, source: str, url: str, body: bytes | None) -> dict[str, Any]:
     """Parse one page: `thread` as in the import format and `fields` (name → value or how many messages have it).
 
@@ -96,11 +102,9 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
     site = build_site(source, select_sources(settings, [source])[source])
     key = handle_key(settings)
     if body is None:
-        policy = FetchPolicy(
-            allowed_hosts=allowed_hosts(site, site.settings.base_url),
-            min_interval_s=site.settings.min_interval_s,
-            stop_statuses=site.settings.stop_statuses,
-        )
+        own = site.settings
+        hosts = allowed_hosts(site, own.base_url)
+        policy = FetchPolicy(hosts, min_interval_s=own.min_interval_s, stop_statuses=own.stop_statuses)
         async with Fetcher(fetch_settings(settings)) as fetcher:
             page: Page = await fetcher.fetch(url, policy)
     else:
@@ -115,9 +119,7 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
     return {
         "thread": {**identity, **thread.content()},
         "fields": {
-            "thread_id": thread.thread_id,
-            "title": thread.title,
-            "language": thread.language,
+            **{name: getattr(thread, name) for name in ("thread_id", "title", "language")},
             "tags": list(thread.tags),
             "posted_at": thread.posted_at.isoformat() if thread.posted_at else None,
             "messages": len(messages),

@@ -12,12 +12,12 @@ from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
-from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, traces_of
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
+from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
 from medlive.service.release.withdraw import record_takedown, write_errata
@@ -37,14 +37,12 @@ _MIN_TITLE_BYTES = 30
 class TakedownResult:
     """The result of a takedown."""
 
-    source: str
-    thread_id: str
     counts: Counter[str] = field(default_factory=Counter)
     """Table or kind of page → how many were erased."""
-    frozen: list[tuple[str, str]] = field(default_factory=list)
-    """(snapshot version, case id) of what frozen snapshots still contain."""
     files: int = 0
     """Files of raw pages that were rewritten or removed."""
+    frozen: list[tuple[str, str]] = field(default_factory=list)
+    """(snapshot version, case id) of what frozen snapshots still contain."""
     damaged: list[ArchiveDamaged] = field(default_factory=list)
     """Files that may still contain bytes of the thread."""
 
@@ -65,7 +63,7 @@ async def take_down(
         raise UsageError("a takedown needs a reason of 1 to 2,000 characters")
     if not 1 <= len(thread_id) <= 500:
         raise UsageError("a thread id must have 1 to 500 characters")
-    done = TakedownResult(source, thread_id)
+    done = TakedownResult()
     folder = archive_path(settings)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
@@ -74,20 +72,20 @@ async def take_down(
                 hint="stop the harvest and try again; the next harvest resumes where it stopped",
             )
         async with database.begin() as session:
-            if source not in {known.name for known in await list_sources(session)}:
+            if await find_source(session, source) is None:
                 raise UsageError(f"unknown source {source}")
+            traces = await traces_of(session, source, thread_id)
+            revisions = await revisions_of(session, source, thread_id)
+            texts = _texts((await load_threads(session, revisions)).values())
         if not dry_run:
             # What was never committed may be a page of the thread.
             try:
                 await seal_archives(database, folder, source)
             except ArchiveDamaged as error:
                 done.damaged.append(error)
-        async with database.begin() as session:
-            traces = await traces_of(session, source, thread_id)
-            revisions = await revisions_of(session, source, thread_id)
-            texts = _texts((await load_threads(session, revisions)).values())
         site = build_site(source, settings.sources.get(source, {})) if source in SITES else None
-        showing = await _find_showing_fetches(database, folder, site, traces, done)
+        showing, damaged = await _find_showing_fetches(database, folder, source, thread_id, site, traces)
+        done.damaged += damaged
         async with database.begin() as session:
             done.counts += await erase_thread(
                 session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S
@@ -107,33 +105,33 @@ async def take_down(
 
 
 async def _find_showing_fetches(
-    database: Database, folder: Path, site: Site | None, traces: Traces, done: TakedownResult
-) -> list[int]:
-    """Find fetches of other pages that show the thread: lists, and threads that link to it."""
+    database: Database, folder: Path, source: str, thread_id: str, site: Site | None, traces: Traces
+) -> tuple[list[int], list[ArchiveDamaged]]:
+    """Find fetches of other pages that show the thread (lists, and threads that link to it); and damaged files."""
     pattern = _pattern(traces)
 
     def search(archive: Archive, kept: Collection[KeptFetch]) -> list[int]:
-        found, fetches = [], {fetch.place: fetch for fetch in kept if fetch.thread_id != done.thread_id}
+        found, fetches = [], {fetch.place: fetch for fetch in kept if fetch.thread_id != thread_id}
         for place, page in pages(folder / archive.path, archive.bytes):
             if (fetch := fetches.get(place)) is None:
                 continue
-            linked = pattern is not None and pattern.search(page.body)
-            may_list = site is not None and fetch.kind is PageKind.LISTING
-            if linked or (may_list and _page_lists(site, page, done.thread_id)):
+            is_list = site is not None and fetch.kind is PageKind.LISTING
+            if (pattern and pattern.search(page.body)) or (is_list and _page_lists(site, page, thread_id)):
                 found.append(fetch.fetch_id)
         return found
 
     found: list[int] = []
+    damaged: list[ArchiveDamaged] = []
     async with database.begin() as session:
-        archives = await list_archives(session, done.source)
+        archives = await list_archives(session, source)
     for archive in archives:
         async with database.begin() as session:
             kept = await fetches_in(session, archive.archive_id)
         try:
             found += await asyncio.to_thread(search, archive, kept)
         except ArchiveDamaged as error:
-            done.damaged.append(error)
-    return found
+            damaged.append(error)
+    return found, damaged
 
 
 def _page_lists(site: Site | None, page: Fetched, thread_id: str) -> bool:

@@ -8,21 +8,34 @@ import asyncio
 import hashlib
 import hmac
 import json
+import os
 import secrets
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeVar
 
 from medlive import __version__
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.release import snapshots
-from medlive.db.release.fixing import HeldOut, add_members, judge, keep_changes, keep_kept_out, never_shown
+from medlive.db.release.fixing import (
+    HeldOut,
+    add_members,
+    count_unchecked,
+    judge,
+    keep_changes,
+    keep_kept_out,
+    never_shown,
+    save_verdicts,
+    unchecked,
+)
 from medlive.db.release.rows import read_snapshots
+from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
-from medlive.db.session import Database, advisory_lock
+from medlive.db.session import Database, Session, advisory_lock
 from medlive.db.tables.release import SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.digest import digest_text
@@ -32,15 +45,15 @@ from medlive.integrity.lock import Locked
 from medlive.integrity.signing import SecretKey, sign
 from medlive.service.database import handle_key
 from medlive.service.paths import snapshots_path
-from medlive.service.release.check import check_cases, finish_in_thread
 from medlive.service.release.rebuild import build, is_complete, lineage_of, restore_folder
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
-from medlive.snapshot.gates import GateHit, gates_digest, release_hits
+from medlive.snapshot.gates import GateHit, check_many, gates_digest, release_hits, row_hits
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Signing, moment_text
 from medlive.snapshot.model import commitment, week_end
 
+T = TypeVar("T")
 Notify = Callable[[str], None]
 """Show a progress message to a person."""
 Tick = Callable[[int, int], None]
@@ -49,6 +62,10 @@ Tick = Callable[[int, int], None]
 _LOCK: Final = "medlive snapshot freeze"
 _MAX_WEEKS_AHEAD: Final = 260
 """Weeks (five years): a mistyped year must not be frozen."""
+_PAGE: Final = 5_000
+_MIN_FOR_PROCESSES: Final = 500
+"""Below this many cases, starting processes takes longer than checking."""
+_MAX_PROCESSES: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +79,6 @@ class FreezeResult:
     publishable: bool
     why_not: tuple[str, ...]
     kept_out: tuple[GateHit, ...]
-    already: bool
-    """Whether the week had been frozen before; nothing was changed then."""
     held: int
     """Held-out cases: the folder has their commitments."""
     revealed: int
@@ -72,7 +87,9 @@ class FreezeResult:
     """Cases held out until now and withdrawn without being published."""
     key_id: str | None
     """The signing key; None for an unsigned snapshot."""
-    built_again: bool = False
+    already: bool
+    """Whether the week had been frozen before; nothing was changed then."""
+    built_again: bool
     """Whether its folder was missing or incomplete and was rebuilt."""
 
 
@@ -104,6 +121,7 @@ async def freeze(
     share = settings.release.hold_out if hold_out is None else hold_out
     if not 0 <= share < 1:
         raise UsageError(f"the held-out share must be at least 0 and less than 1, not {share}")
+    work = _Freeze(database, settings, version, key, share, notify, tick)
     async with advisory_lock(database, _LOCK) as acquired:
         if not acquired:
             raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
@@ -112,125 +130,169 @@ async def freeze(
         if info is not None and info.state is SnapshotState.FROZEN:
             if anew:
                 raise UsageError(f"snapshot {version} is frozen", hint="freeze under another week")
-            again = not await asyncio.to_thread(is_complete, _folder(settings, info), info)
-            if again:
-                notify(f"{_folder(settings, info)} is missing or incomplete: rebuilding it from the frozen rows")
-                await restore_folder(database, settings, info)
-            return await _result(database, settings, info, already=True, built_again=again)
+            return await work.result(info, already=True, built_again=await work.restore(info))
         if weeks_between(iso_week(now()), version) > _MAX_WEEKS_AHEAD:
             raise UsageError(
                 f"{version} is more than {_MAX_WEEKS_AHEAD} weeks ahead",
                 hint="no earlier week could be frozen after it",
             )
-        if anew or not await _can_resume(database, version, notify):
-            await _select(database, settings, version, key, share, notify, tick)
-        info = await _build(database, settings, version, key)
+        if anew or not await work.can_resume():
+            await work.select()
+        info = await work.build()
         await write_errata(database, settings, key=key)
-        return await _result(database, settings, info)
+        return await work.result(info)
 
 
-async def _can_resume(database: Database, version: str, notify: Notify) -> bool:
-    """Whether an unfinished freeze of the week has selected cases, and all are still there."""
-    async with database.begin() as session:
-        fixed = await snapshots.load_fixed(session, version)
-        if fixed is None:
+@dataclass(frozen=True, slots=True)
+class _Freeze:
+    """The steps of freezing a week."""
+
+    database: Database
+    settings: Settings
+    version: str
+    key: SecretKey | None
+    share: float
+    notify: Notify
+    tick: Tick
+
+    @property
+    def folder(self) -> Path:
+        return snapshots_path(self.settings) / folder_name(self.version)
+
+    async def restore(self, info: snapshots.SnapshotInfo) -> bool:
+        """Rebuild the folder of a frozen week if it is not complete; whether it was not."""
+        if await asyncio.to_thread(is_complete, self.folder, info):
             return False
-        existing = await snapshots.count_members(session, version)
-        has_withdrawn = await holds_withdrawn(session, version)
-    if existing != fixed.numbers or has_withdrawn:
-        notify(f"cases selected for {version} were withdrawn since; selecting its cases again without them")
-        return False
-    notify(
-        f"resuming the unfinished freeze of {version} with the cases it had selected (--anew selects them again)"
-    )
-    return True
+        self.notify(f"{self.folder} is missing or incomplete: rebuilding it from the frozen rows")
+        await restore_folder(self.database, self.settings, info)
+        return True
 
-
-async def _select(
-    database: Database,
-    settings: Settings,
-    version: str,
-    key: SecretKey | None,
-    share: float,
-    notify: Notify,
-    tick: Tick,
-) -> None:
-    """Select the week's cases and store the snapshot's metadata, in one transaction."""
-    async with database.begin() as session:
-        unfinished = [s for s in await snapshots.list_snapshots(session) if s.state is not SnapshotState.FROZEN]
-        parent = await snapshots.latest_frozen(session)
-    if key is None and parent is not None and parent.signature is not None:
-        notify(f"{parent.version} was signed, and {version} will not be: no key is set")
-    for info in unfinished:
-        await asyncio.to_thread(_remove_unfrozen, settings, info)
-    instance_key, digest = handle_key(settings), await asyncio.to_thread(gates_digest)
-    while True:
-        await check_cases(database, parent.version if parent else None, digest, tick)
-        if await _select_once(database, settings, version, key, share, instance_key, digest):
-            return
-
-
-async def _select_once(
-    database: Database,
-    settings: Settings,
-    version: str,
-    key: SecretKey | None,
-    share: float,
-    instance_key: bytes,
-    digest: str,
-) -> bool:
-    """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
-    release = settings.release
-    async with database.begin() as session:
-        # A takedown runs before this transaction, or after it and then sees the members.
-        await no_takedown(session)
-        info = await snapshots.begin_snapshot(session, version)
-        if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
-            await session.rollback()
-            return False
-        await keep_kept_out(session, version, publishable_only=release.publishable_only)
-        new = await never_shown(session) if share else []
-        selected = [one for one in new if is_held_out(one[0], share, instance_key)]
-        held_out = await asyncio.to_thread(_commit, database, selected)
-        due = [
-            week
-            for week in await snapshots.held_weeks(session, info.parent)
-            if weeks_between(week, version) >= release.hold_out_weeks
-        ]
-        await add_members(session, version, due=due, held_out=held_out)
-        await keep_changes(session, version, await reasons_for(session, info.parent) if info.parent else {})
-        numbers = await snapshots.count_members(session, version)
-        if not numbers.cases:
-            kept_out = {hit.case_id for hit in await snapshots.load_kept_out(session, version)}
-            raise CheckFailed(
-                f"no case is ready for {version}"
-                + (f"; {len(kept_out)} were kept out" if kept_out else "")
-                + (f"; all {numbers.held} are held out" if numbers.held else ""),
-                hint="medlive status shows where the threads are",
+    async def can_resume(self) -> bool:
+        """Whether an unfinished freeze of the week has selected cases, and all are still there."""
+        async with self.database.begin() as session:
+            fixed = await snapshots.load_fixed(session, self.version)
+            if fixed is None:
+                return False
+            existing = await snapshots.count_members(session, self.version)
+            has_withdrawn = await holds_withdrawn(session, self.version)
+        if existing != fixed.numbers or has_withdrawn:
+            self.notify(
+                f"cases selected for {self.version} were withdrawn since; selecting its cases again without them"
             )
-        provenance = await snapshots.load_provenance(session, version, code_version=__version__)
-        refused = release_hits(
-            provenance,
-            numbers.cases,
-            release.minimum_cases,
-            by_language=await snapshots.count_languages(session, version),
-            minimum_by_language={str(k): n for k, n in release.minimum_by_language.items()},
+            return False
+        self.notify(
+            f"resuming the unfinished freeze of {self.version} with the cases it had selected "
+            "(--anew selects them again)"
         )
-        meta = snapshots.FixedMeta(
-            lineage=await lineage_of(session, version),
-            signing=None if key is None else Signing(key_id=key.public.id_text(), public_key=key.public.line()),
-            provenance=provenance,
-            why_not=tuple(hit.detail for hit in refused),
-            numbers=numbers,
-            hold_out=share,
-            gates_digest=digest,
-        )
-        await snapshots.settle_snapshot(session, version, meta)
-    return True
+        return True
 
+    async def select(self) -> None:
+        """Select the week's cases and store the snapshot's metadata, in one transaction."""
+        async with self.database.begin() as session:
+            begun = await snapshots.list_snapshots(session)
+            parent = await snapshots.latest_frozen(session)
+        if self.key is None and parent is not None and parent.signature is not None:
+            self.notify(f"{parent.version} was signed, and {self.version} will not be: no key is set")
+        for info in begun:
+            if info.state is not SnapshotState.FROZEN:
+                await asyncio.to_thread(_remove_unfrozen, self.settings, info)
+        digest = await asyncio.to_thread(gates_digest)
+        await check_cases(self.database, parent.version if parent else None, digest, self.tick)
+        while not await self._select_once(digest):
+            await check_cases(self.database, parent.version if parent else None, digest, self.tick)
 
-def _folder(settings: Settings, info: snapshots.SnapshotInfo) -> Path:
-    return snapshots_path(settings) / folder_name(info.version)
+    async def _select_once(self, digest: str) -> bool:
+        """Select the cases; False, with nothing stored, where cases came in that the gates have not read."""
+        release, version = self.settings.release, self.version
+        async with self.database.begin() as session:
+            # A takedown runs before this transaction, or after it and then sees the members.
+            await no_takedown(session)
+            info = await snapshots.begin_snapshot(session, version)
+            if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
+                await session.rollback()
+                return False
+            await keep_kept_out(session, version, publishable_only=release.publishable_only)
+            await self._hold_out(session, info.parent)
+            await keep_changes(session, version, await reasons_for(session, info.parent) if info.parent else {})
+            numbers = await snapshots.count_members(session, version)
+            if not numbers.cases:
+                kept_out = {hit.case_id for hit in await snapshots.load_kept_out(session, version)}
+                raise CheckFailed(
+                    f"no case is ready for {version}: {len(kept_out)} were kept out, {numbers.held} are held out",
+                    hint="medlive status shows where the threads are",
+                )
+            provenance = await snapshots.load_provenance(session, version, code_version=__version__)
+            refused = release_hits(
+                provenance,
+                numbers.cases,
+                release.minimum_cases,
+                by_language=await snapshots.count_languages(session, version),
+                minimum_by_language={str(k): n for k, n in release.minimum_by_language.items()},
+            )
+            public = self.key.public if self.key else None
+            meta = snapshots.FixedMeta(
+                lineage=await lineage_of(session, version),
+                signing=Signing(key_id=public.id_text(), public_key=public.line()) if public else None,
+                provenance=provenance, why_not=tuple(hit.detail for hit in refused), numbers=numbers,
+                hold_out=self.share, gates_digest=digest,
+            )  # fmt: skip
+            await snapshots.settle_snapshot(session, version, meta)
+        return True
+
+    async def _hold_out(self, session: Session, parent: str | None) -> None:
+        """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
+        new = await never_shown(session) if self.share else []
+        instance_key = handle_key(self.settings)
+        selected = [one for one in new if is_held_out(one[0], self.share, instance_key)]
+        held_out = await asyncio.to_thread(_commit, self.database, selected)
+        weeks = self.settings.release.hold_out_weeks
+        held_weeks = await snapshots.held_weeks(session, parent)
+        due = [week for week in held_weeks if weeks_between(week, self.version) >= weeks]
+        await add_members(session, self.version, due=due, held_out=held_out)
+
+    async def build(self) -> snapshots.SnapshotInfo:
+        """Build the folder of the selected cases, and freeze it."""
+        version, key = self.version, self.key
+        async with self.database.begin() as session:
+            info = await snapshots.find_snapshot(session, version)
+            fixed = await snapshots.load_fixed(session, version)
+        if info is None or fixed is None:
+            raise snapshots.MembersGone
+        signer: Sign | None = None
+        if fixed.signing is not None:
+            if key is None or key.public.line() != fixed.signing.public_key:
+                raise UsageError(
+                    f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
+                    hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
+                )
+            signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
+        # A folder built but not frozen may come from another version of medlive.
+        await asyncio.to_thread(_remove_unfrozen, self.settings, info)
+        root = snapshots_path(self.settings)
+        built = await finish_in_thread(lambda: build(self.database, info, fixed, root, signer))
+        manifest = built.manifest
+        async with self.database.begin() as session:
+            if await holds_withdrawn(session, version):
+                raise snapshots.MembersGone(hint="run this again: it selects the cases anew")
+            return await snapshots.freeze_snapshot(
+                session, version, manifest=manifest.model_dump(mode="json"),
+                manifest_digest=digest_text(manifest.text()), sums_digest=built.digest, signature=built.signature,
+                path=str(built.path), publishable=manifest.publishable, why_not=manifest.why_not,
+            )  # fmt: skip
+
+    async def result(
+        self, info: snapshots.SnapshotInfo, *, already: bool = False, built_again: bool = False
+    ) -> FreezeResult:
+        async with self.database.begin() as session:
+            fixed = await snapshots.load_fixed(session, self.version)
+            kept_out = await snapshots.load_kept_out(session, self.version)
+        assert fixed is not None
+        return FreezeResult(
+            version=self.version, path=self.folder, publishable=bool(info.publishable),
+            why_not=info.why_not or (), kept_out=tuple(kept_out),
+            key_id=fixed.signing.key_id if fixed.signing else None, already=already, built_again=built_again,
+            **fixed.numbers.model_dump(),
+        )  # fmt: skip
 
 
 def is_held_out(case_id: str, share: float, key: bytes) -> bool:
@@ -240,10 +302,10 @@ def is_held_out(case_id: str, share: float, key: bytes) -> bool:
 
 
 def weeks_between(earlier: str, later: str) -> int:
-    """The number of weeks from one ISO week to another."""
+    """The number of weeks from one valid ISO week to another."""
     one, other = week_end(earlier), week_end(later)
-    if one is None or other is None:
-        raise ValueError(f"{earlier!r} and {later!r} are not both ISO weeks")
+    assert one is not None
+    assert other is not None
     return (other - one).days // 7
 
 
@@ -257,48 +319,12 @@ def _commit(database: Database, selected: Sequence[tuple[str, int]]) -> list[Hel
         ]
 
 
-async def _build(
-    database: Database, settings: Settings, version: str, key: SecretKey | None
-) -> snapshots.SnapshotInfo:
-    """Build the folder of the selected cases, and freeze it."""
-    async with database.begin() as session:
-        info, fixed = await snapshots.find_snapshot(session, version), await snapshots.load_fixed(session, version)
-    if info is None or fixed is None:
-        raise snapshots.MembersGone
-    signer: Sign | None = None
-    if fixed.signing is not None:
-        if key is None or key.public.line() != fixed.signing.public_key:
-            raise UsageError(
-                f"{version} was begun with signing key {fixed.signing.key_id}, which is not set",
-                hint="set MEDLIVE_SIGNING_KEY_FILE, or select the cases again with --anew",
-            )
-        signer = lambda data, comment: sign(data, key, comment, SIGNATURE_COMMENT)  # noqa: E731
-    # A folder built but not frozen may come from another version of medlive.
-    await asyncio.to_thread(_remove_unfrozen, settings, info)
-    built = await finish_in_thread(lambda: build(database, info, fixed, snapshots_path(settings), signer))
-    manifest = built.manifest
-    async with database.begin() as session:
-        if await holds_withdrawn(session, version):
-            raise snapshots.MembersGone(hint="run this again: it selects the cases anew")
-        return await snapshots.freeze_snapshot(
-            session,
-            version,
-            manifest=manifest.model_dump(mode="json"),
-            manifest_digest=digest_text(manifest.text()),
-            sums_digest=built.digest,
-            signature=built.signature,
-            path=str(built.path),
-            publishable=manifest.publishable,
-            why_not=manifest.why_not,
-        )
-
-
 def _remove_unfrozen(settings: Settings, info: snapshots.SnapshotInfo) -> None:
     """Remove the folder of an unfinished freeze, if it exists.
 
     Raises CheckFailed for a folder that another freeze made: it may have been published.
     """
-    folder = _folder(settings, info)
+    folder = snapshots_path(settings) / folder_name(info.version)
     if not folder.exists():
         return
     try:
@@ -316,31 +342,52 @@ def _remove_unfrozen(settings: Settings, info: snapshots.SnapshotInfo) -> None:
     shutil.rmtree(gone)
 
 
-async def _result(
-    database: Database,
-    settings: Settings,
-    info: snapshots.SnapshotInfo,
-    *,
-    already: bool = False,
-    built_again: bool = False,
-) -> FreezeResult:
+async def check_ready(database: Database) -> int:
+    """Check the candidates of the next release; the number newly checked. Raises GateWorkerDied."""
+    digest = await asyncio.to_thread(gates_digest)
     async with database.begin() as session:
-        manifest = await snapshots.load_manifest(session, info.version)
-        fixed = await snapshots.load_fixed(session, info.version)
-        kept_out = await snapshots.load_kept_out(session, info.version)
-    counts = (manifest or {}).get("counts", {})
-    return FreezeResult(
-        version=info.version,
-        path=_folder(settings, info),
-        cases=counts.get("cases", 0),
-        criteria=counts.get("criteria", 0),
-        publishable=bool(info.publishable),
-        why_not=info.why_not or (),
-        kept_out=tuple(kept_out),
-        already=already,
-        held=fixed.numbers.held if fixed else 0,
-        revealed=fixed.numbers.revealed if fixed else 0,
-        dropped=fixed.numbers.dropped if fixed else 0,
-        key_id=fixed.signing.key_id if fixed and fixed.signing else None,
-        built_again=built_again,
-    )
+        parent = await latest_frozen(session)
+    return await check_cases(database, parent.version if parent else None, digest, lambda _done, _of: None)
+
+
+async def check_cases(
+    database: Database, parent: str | None, digest: str, tick: Callable[[int, int], None]
+) -> int:
+    """Check the candidates of a release after `parent` that gates of this digest have not read; how many.
+
+    Verdicts are stored page by page, so that a kill loses at most one. Raises GateWorkerDied.
+    """
+    async with database.begin() as session:
+        total = await count_unchecked(session, parent, digest)
+    if not total:
+        return 0
+    done, after = 0, ""
+    while True:
+        async with database.begin() as session:
+            page = await unchecked(session, parent, digest, after=after, most=_PAGE)
+        if not page:
+            return done
+        verdicts = await finish_in_thread(partial(_check_page, database, page))
+        async with database.begin() as session:
+            await save_verdicts(session, digest, verdicts)
+        after, done = page[-1][0], done + len(verdicts)
+        tick(done, total)
+
+
+def _check_page(database: Database, page: Sequence[tuple[str, int]]) -> list[tuple[str, int, list[GateHit]]]:
+    """Run the gates on these (case, revision) pairs; blocking."""
+    with read_snapshots(database.engine.url) as reader:
+        cases = list(reader.revisions(page))
+    processes = min(os.cpu_count() or 1, _MAX_PROCESSES) if len(cases) >= _MIN_FOR_PROCESSES else 1
+    checked = zip(cases, check_many(cases, processes), strict=True)
+    return [(case.case_id, case.revision, [*row_hits(case), *hits]) for case, (_, hits) in checked]
+
+
+async def finish_in_thread(work: Callable[[], T]) -> T:
+    """Run blocking work in a thread; on cancellation, wait for the work to end."""
+    running = asyncio.ensure_future(asyncio.to_thread(work))
+    try:
+        return await asyncio.shield(running)
+    except asyncio.CancelledError:
+        await asyncio.gather(running, return_exceptions=True)
+        raise

@@ -22,8 +22,9 @@ def find_snapshot(settings: Settings, version_or_path: str | None) -> Path:
         return folder
     home = snapshots_path(settings)
     prefix = folder_name("")
-    names = [entry.name for entry in home.glob(f"{prefix}*")] if home.is_dir() else []
-    versions = [name.removeprefix(prefix) for name in names if week_end(name.removeprefix(prefix)) is not None]
+    versions = [
+        e.name.removeprefix(prefix) for e in home.glob(f"{prefix}*") if week_end(e.name.removeprefix(prefix))
+    ]
     if not versions:
         raise BadInput(f"no frozen snapshot in {home}", hint="run medlive snapshot freeze")
     return home / folder_name(max(versions))

@@ -63,13 +63,9 @@ def build(
 ) -> FrozenSnapshot:
     """Build the folder of a snapshot from its stored rows; blocking."""
     meta = SnapshotMeta(
-        version=info.version,
-        created_at=info.created_at,
-        provenance=fixed.provenance,
-        lineage=fixed.lineage,
-        signing=fixed.signing,
-        why_not=fixed.why_not,
-    )
+        version=info.version, created_at=info.created_at, provenance=fixed.provenance, lineage=fixed.lineage,
+        signing=fixed.signing, why_not=fixed.why_not,
+    )  # fmt: skip
     with read_snapshots(database.engine.url) as reader:
         return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)
 
@@ -93,15 +89,10 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
         differing = await asyncio.to_thread(differences, built.path, folder)
     now = built.manifest.writers["parquet"]
     return RebuildResult(
-        version=version,
-        folder=folder,
-        folder_exists=folder_exists,
-        expected=info.sums_digest or "",
-        got=built.digest,
-        differing=tuple(differing),
-        writers=None if then == now else (str(then), now),
+        version=version, folder=folder, folder_exists=folder_exists, expected=info.sums_digest or "",
+        got=built.digest, differing=tuple(differing), writers=None if then == now else (str(then), now),
         out=built.path if out else None,
-    )
+    )  # fmt: skip
 
 
 async def restore_folder(database: Database, settings: Settings, info: snapshots.SnapshotInfo) -> None:

@@ -61,27 +61,23 @@ async def withdraw(
     by = check_person_name(by)
     key = load_signing_key(os.environ, key_file)
     async with database.begin() as session:
-        status = await cases.lock_case(session, case_id)
-        if criterion_id is None:
-            found, already = await _withdraw_case(session, case_id, status, kind, reason, by)
-        else:
+        await cases.lock_case(session, case_id)
+        part = None
+        if criterion_id is not None:
             part = await find_criterion(session, case_id, criterion_id, revision)
-            found, already = await _withdraw_criterion(session, case_id, status, part, kind, reason, by)
+        found, already = await _withdraw(session, case_id, kind, reason, by=by, part=part)
         entries = (await withdrawals.load_errata(session)).entries
         if dry_run:
             await session.rollback()
     snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
-    if dry_run:
-        return WithdrawResult(found, already, snapshots, None, False)
-    path = await write_errata(database, settings, key=key)
-    return WithdrawResult(found, already, snapshots, path, key is not None)
+    path = None if dry_run else await write_errata(database, settings, key=key)
+    return WithdrawResult(found, already, snapshots, path, key is not None and not dry_run)
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
     """Withdraw the cases of a thread that is taken down; the reason given is not published."""
     for case_id in sorted(set(case_ids)):
-        status = await cases.lock_case(session, case_id)
-        await _withdraw_case(session, case_id, status, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON, None)
+        await _withdraw(session, case_id, WithdrawalKind.TAKEDOWN, TAKEN_DOWN_REASON)
 
 
 async def write_errata(database: Database, settings: Settings, *, key: SecretKey | None = None) -> Path:
@@ -170,56 +166,49 @@ async def find_criterion(
     return next(iter(found.values()))
 
 
-async def _withdraw_case(
-    session: Session, case_id: str, status: CaseStatus, kind: WithdrawalKind, reason: str, by: str | None
-) -> tuple[withdrawals.Withdrawal, bool]:
-    if (known := await withdrawals.find_withdrawal(session, case_id, kind)) is not None:
-        return known, True
-    latest = await load_latest_case(session, case_id)
-    if status is not CaseStatus.WITHDRAWN:
-        await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
-    made = await withdrawals.add_withdrawal(
-        session, case_id=case_id, revision=latest.revision, kind=kind, reason=reason, withdrawn_by=by
-    )
-    return made, False
-
-
-async def _withdraw_criterion(
+async def _withdraw(
     session: Session,
     case_id: str,
-    status: CaseStatus,
-    part: tuple[int, Criterion],
     kind: WithdrawalKind,
     reason: str,
-    by: str | None,
+    *,
+    by: str | None = None,
+    part: tuple[int, Criterion] | None = None,
 ) -> tuple[withdrawals.Withdrawal, bool]:
-    revision, criterion = part
-    digest = withdrawals.text_digest(criterion.criterion)
+    """Withdraw a case or a part of it, (revision, criterion); and whether that was done before."""
+    status = await cases.lock_case(session, case_id)
+    digest = withdrawals.text_digest(part[1].criterion) if part else None
     if (known := await withdrawals.find_withdrawal(session, case_id, kind, digest)) is not None:
         return known, True
-    if status is CaseStatus.WITHDRAWN:
-        raise CheckFailed(f"the whole case {case_id} is withdrawn already")
     latest = await load_latest_case(session, case_id)
-    left = withdrawals.without_criteria(latest.rubric, {digest})
-    new_revision = None
-    if len(left.criteria) < len(latest.rubric.criteria):
-        if (thin := withdrawals.too_thin(left)) is not None:
-            raise CheckFailed(
-                f"without {case_id}-{criterion.id} the rubric would have {thin}",
-                hint="withdraw the case instead, without --criterion",
-            )
-        new_revision = (await cases.add_revision(session, case_id, replace(latest, rubric=left))).revision
+    revision, criterion, new_revision = latest.revision, None, None
+    if part is not None:
+        if status is CaseStatus.WITHDRAWN:
+            raise CheckFailed(f"the whole case {case_id} is withdrawn already")
+        revision, criterion = part
+        new_revision = await _revise_without(session, case_id, latest, criterion)
+    elif status is not CaseStatus.WITHDRAWN:
+        await cases.set_status(session, case_id, CaseStatus.WITHDRAWN, reason)
     made = await withdrawals.add_withdrawal(
-        session,
-        case_id=case_id,
-        revision=revision,
-        criterion=criterion,
-        new_revision=new_revision,
-        kind=kind,
-        reason=reason,
-        withdrawn_by=by,
-    )
+        session, case_id=case_id, revision=revision, criterion=criterion, new_revision=new_revision, kind=kind,
+        reason=reason, withdrawn_by=by,
+    )  # fmt: skip
     return made, False
+
+
+async def _revise_without(
+    session: Session, case_id: str, latest: cases.StoredCase, criterion: Criterion
+) -> int | None:
+    """Add a revision without the criterion; None if the latest revision does not have it."""
+    left = withdrawals.without_criteria(latest.rubric, {withdrawals.text_digest(criterion.criterion)})
+    if len(left.criteria) == len(latest.rubric.criteria):
+        return None
+    if (thin := withdrawals.too_thin(left)) is not None:
+        raise CheckFailed(
+            f"without {case_id}-{criterion.id} the rubric would have {thin}",
+            hint="withdraw the case instead, without --criterion",
+        )
+    return (await cases.add_revision(session, case_id, replace(latest, rubric=left))).revision
 
 
 async def load_latest_case(session: Session, case_id: str) -> cases.StoredCase:

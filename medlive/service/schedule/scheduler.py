@@ -1,4 +1,4 @@
-"""The scheduler: APScheduler says when to look, the stored rows decide which steps are run.
+"""The scheduler: APScheduler says when to look, the stored rows which steps are run, each recorded as a run.
 
 Steps run in lanes: one for each source's harvest, so that a slow community delays no other, and one for the steps
 that depend on each other. A lane reads the rows before each step, so looking once too often changes nothing. An
@@ -6,20 +6,37 @@ advisory lock keeps one scheduler active.
 """
 
 import asyncio
-from collections.abc import Callable
+import logging
+import os
+from collections.abc import Awaitable, Callable
+from contextlib import aclosing
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.cron import CronTrigger
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.runs import SCHEDULER_LOCK
+from medlive.db.runs import SCHEDULER_LOCK, queue_state, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
-from medlive.errors import CheckFailed, DatabaseUnavailable
+from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError
+from medlive.integrity.signing import load_signing_key
+from medlive.logs import bound
+from medlive.service.curation.curate import curate_queued, filter_pending, queue_again
 from medlive.service.database import open_database
-from medlive.service.schedule.steps import StepState, StepStatus, due_steps, read_states, step_times
-from medlive.service.schedule.weekly import StepOutcome, StepResult, run_step
+from medlive.service.harvest.harvest import harvest_source
+from medlive.service.harvest.raw_files import apply_retention
+from medlive.service.harvest.sources import select_sources
+from medlive.service.jobs import open_app
+from medlive.service.release.freeze import freeze
+from medlive.service.schedule import steps
+from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.wiring import build_filters, build_pipeline
+
+_log = logging.getLogger(__name__)
 
 WAKE_S = 5.0
 """Seconds between checks of the advisory lock."""
@@ -29,8 +46,30 @@ _FOLLOWING = "following"
 """The lane of every step other than harvests."""
 
 _HAS_LOCK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = :key AND pid = pg_backend_pid()"
+GRACE_S = 3.0
+"""How long threads under curation may take when the scheduler is stopped; then they are cancelled."""
 
 Notify = Callable[[str], None]
+Counts = dict[str, Any]
+"""What a step did; "problem" is there if it failed."""
+
+
+class StepOutcome(StrEnum):
+    """The outcome of a step."""
+
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A step that was run, or was due and blocked."""
+
+    command: str
+    iso_week: str
+    state: StepOutcome
+    detail: str
 
 
 async def run_scheduler(
@@ -48,7 +87,7 @@ async def run_scheduler(
     again. Raises CheckFailed with `once` while another scheduler is active, ConfigError, and DatabaseUnavailable.
     """
     async with open_database(settings) as database, lock_connection(database) as connection:
-        runner = _Runner(database, settings, notify, clock, again=once)
+        runner = _Runner(database, settings, notify, clock, once)
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -62,20 +101,18 @@ async def run_scheduler(
         return runner.results
 
 
+@dataclass
 class _Runner:
     """Runs due steps, one after another in each lane."""
 
-    def __init__(
-        self, database: Database, settings: Settings, notify: Notify, clock: Callable[[], datetime], *, again: bool
-    ) -> None:
-        self.results: list[StepResult] = []
-        self._database = database
-        self._settings = settings
-        self._notify = notify
-        self._clock = clock
-        self._again = again
-        self._sent: set[str] = set()
-        self._lanes: dict[str, asyncio.Task[None]] = {}
+    database: Database
+    settings: Settings
+    notify: Notify
+    clock: Callable[[], datetime]
+    again: bool
+    results: list[StepResult] = field(default_factory=list)
+    sent: set[str] = field(default_factory=set)
+    lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
@@ -87,7 +124,7 @@ class _Runner:
         if once:
             await self._run_due(lambda lane: True)
             return
-        times = step_times(self._settings)
+        times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
         clock = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
         for name, time in times.items():
             at = CronTrigger(day_of_week=time.weekday, hour=time.hour, minute=time.minute, timezone=UTC)
@@ -99,28 +136,28 @@ class _Runner:
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
-                for task in [task for task in self._lanes.values() if task.done()]:
+                for task in [task for task in self.lanes.values() if task.done()]:
                     task.result()
                 await asyncio.sleep(wake_s)
         finally:
             clock.shutdown(wait=False)
-            for task in self._lanes.values():
+            for task in self.lanes.values():
                 task.cancel()
-            await asyncio.gather(*self._lanes.values(), return_exceptions=True)
+            await asyncio.gather(*self.lanes.values(), return_exceptions=True)
 
     def _notify_once(self, message: str) -> bool:
         """Send a message unless it was sent before; whether it was sent."""
-        if message in self._sent:
+        if message in self.sent:
             return False
-        self._sent.add(message)
-        self._notify(message)
+        self.sent.add(message)
+        self.notify(message)
         return True
 
-    async def _look(self, *steps: str) -> None:
-        """Run what is due in the lanes of these steps, except in a lane that is busy."""
-        for lane in dict.fromkeys(map(_lane, steps)):
-            if lane not in self._lanes or self._lanes[lane].done():
-                self._lanes[lane] = asyncio.create_task(self._run_lane(lane))
+    async def _look(self, *names: str) -> None:
+        """Run what is due in the lanes of the named steps, except in a lane that is busy."""
+        for lane in dict.fromkeys(map(_lane, names)):
+            if lane not in self.lanes or self.lanes[lane].done():
+                self.lanes[lane] = asyncio.create_task(self._run_lane(lane))
 
     async def _run_lane(self, lane: str) -> None:
         if await self._run_due(lambda other: other == lane) and lane != _FOLLOWING:
@@ -131,21 +168,21 @@ class _Runner:
         """Run the due steps of these lanes, reading the rows before each; whether there were any."""
         tried: set[tuple[str, str]] = set()
         while True:
-            harvesting = any(lane != _FOLLOWING and not task.done() for lane, task in self._lanes.items())
-            states = await read_states(
-                self._database, self._settings, self._clock(), again=self._again, harvesting=harvesting
+            harvesting = any(lane != _FOLLOWING and not task.done() for lane, task in self.lanes.items())
+            states = await steps.read_states(
+                self.database, self.settings, self.clock(), again=self.again, harvesting=harvesting
             )
             states = [state for state in states if wanted(_lane(state.name))]
             for state in states:
                 if state.status is StepStatus.BLOCKED:
                     self._report_blocked(state)
-            due = [s for s in due_steps(states) if (s.name, s.week) not in tried]
+            due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
-            done = await run_step(self._database, self._settings, due[0])
+            done = await run_step(self.database, self.settings, due[0])
             self.results.append(done)
-            self._notify(f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}")
+            self.notify(f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}")
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
@@ -155,3 +192,86 @@ class _Runner:
 
 def _lane(step: str) -> str:
     return step if step.startswith("harvest:") else _FOLLOWING
+
+
+async def run_step(database: Database, settings: Settings, step: StepState) -> StepResult:
+    """Run a step and record it; a problem is stored and returned.
+
+    A cancelled step leaves its row "running", and is run again. Raises DatabaseUnavailable.
+    """
+    async with recorded_run(database, step.command, {}, iso_week=step.week) as run:
+        try:
+            with bound(step=step.name, week=step.week):
+                if step.source is not None:
+                    run.counts = await _harvest(database, settings, step.source)
+                else:
+                    run.counts = await WORK[step.name](database, settings, step.week)
+        except DatabaseUnavailable:
+            raise
+        except MedliveError as error:
+            run.counts = {"problem": error.message}
+        except Exception as error:
+            _log.exception("step %s of %s failed", step.name, step.week)
+            run.counts = {"problem": f"internal error: {type(error).__name__}: {error}"}
+        run.failed = "problem" in run.counts
+    outcome = StepOutcome.FAILED if run.failed else StepOutcome.DONE
+    return StepResult(step.command, step.week, outcome, steps.summarize_counts(run.counts))
+
+
+async def _harvest(database: Database, settings: Settings, source: str) -> Counts:
+    done = await harvest_source(database, settings, source, select_sources(settings, [source])[source])
+    problem = done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
+    return {**done.counts, **({"problem": problem} if problem else {})}
+
+
+async def _queue(database: Database, settings: Settings, week: str) -> Counts:
+    """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
+    chain, attempts = build_filters(settings), settings.curation.max_attempts
+    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+        passed, rejected = await filter_pending(database, app, chain)
+        queued = await queue_again(app, pipeline, chain.digest, max_attempts=attempts)
+    curated, left = await _curate(database, settings)
+    return {"passed": passed, "rejected": rejected, "queued_again": queued, "left_to_workers": left, **curated}
+
+
+async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
+    """Freeze a week, curating the queue first unless workers do."""
+    curated, left = await _curate(database, settings)
+    done = await freeze(database, settings, week, key=load_signing_key(os.environ))
+    kept_out = len({hit.case_id for hit in done.kept_out})
+    # Threads left to workers enter the next week's snapshot.
+    return {
+        "cases": done.cases, "criteria": done.criteria, "held_out": done.held, "kept_out": kept_out,
+        "still_with_workers": left, **curated,
+    }  # fmt: skip
+
+
+async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
+    """Curate the queue unless workers do: the non-zero counts, and the jobs left to workers."""
+    async with database.begin() as session:
+        jobs, workers = await queue_state(session)
+    if not jobs or workers:
+        return {}, jobs
+    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+        curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
+    counts = {key: value for key, value in curated.as_json().items() if value}
+    if faults := curated.faults:
+        counts["problem"] = f"{len(faults)} threads failed with an internal error, first {faults[0]}"
+    return counts, 0
+
+
+async def _retention(database: Database, settings: Settings, week: str) -> Counts:
+    counts: Counts = dict(await apply_retention(database, settings))
+    if counts["busy"] or counts["damaged"]:
+        counts["problem"] = (
+            f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged"
+        )
+    return counts
+
+
+WORK: dict[str, Callable[[Database, Settings, str], Awaitable[Counts]]] = {
+    steps.QUEUE: _queue,
+    steps.FREEZE: _freeze,
+    steps.RETENTION: _retention,
+}
+"""The steps other than harvests: each does its work for an ISO week."""

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 from medlive.clock import iso_week
@@ -113,19 +114,14 @@ def due_steps(states: list[StepState]) -> list[StepState]:
     return sorted((s for s in states if s.status is StepStatus.DUE), key=lambda s: s.week)
 
 
-def step_times(settings: Settings) -> dict[str, WeeklyTime]:
-    """Each step's weekly time, in the order of execution. Raises ConfigError."""
-    return weekly_times(settings.schedule, select_sources(settings, []))
-
-
 async def read_states(
     database: Database, settings: Settings, moment: datetime, *, again: bool = False, harvesting: bool = False
 ) -> list[StepState]:
     """The state of every step; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
-    times = step_times(settings)
+    times = weekly_times(settings.schedule, select_sources(settings, []))
     async with database.begin() as session:
         history = await runs.load_history(session)
-        jobs, workers = await pending_jobs(session)
+        jobs, workers = await runs.queue_state(session)
     blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
@@ -147,19 +143,12 @@ def summarize_counts(counts: Mapping[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in flat.items() if value) or "nothing new"
 
 
-async def pending_jobs(session: Any) -> tuple[int, int]:
-    """How many curation jobs are open, and how many workers are alive."""
-    return await runs.queue_state(
-        session, runs.CURATION_QUEUE, alive_within=timedelta(seconds=runs.STALLED_AFTER_S)
-    )
-
-
 def step_states(
     times: Mapping[str, WeeklyTime],
     history: runs.History,
     moment: datetime,
     *,
-    blocked: Mapping[str, str] | None = None,
+    blocked: Mapping[str, str] = MappingProxyType({}),
     ignore_retry: bool = False,
 ) -> list[StepState]:
     """The state of every step, in the order of `times`; with `ignore_retry` nothing waits after a failure.
@@ -178,24 +167,13 @@ def step_states(
             retry_at = _retry_time(history.latest.get(_command(name)), week)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
-            if (why := (blocked or {}).get(name)) is not None:
+            if (why := blocked.get(name)) is not None:
                 status = StepStatus.BLOCKED
         pending, missed = status is not StepStatus.DONE, min(_first_missed(time, record, slot), slot)
-        found.append(
-            StepState(
-                name=name,
-                week=week,
-                slot=slot,
-                status=status,
-                why=why,
-                retry_at=retry_at if status is StepStatus.RETRY else None,
-                next_at=missed if pending else slot + WEEK,
-                overdue=pending
-                and record.since is not None
-                and moment > max(missed, record.since) + OVERDUE_AFTER,
-                latest=record.latest,
-            )
-        )
+        overdue = pending and record.since is not None and moment > max(missed, record.since) + OVERDUE_AFTER
+        retry_at = retry_at if status is StepStatus.RETRY else None
+        next_at = missed if pending else slot + WEEK
+        found.append(StepState(name, week, slot, status, why, retry_at, next_at, overdue, record.latest))
     return found
 
 
@@ -236,52 +214,36 @@ def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> date
 
 
 def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
+    latest = history.latest.get(_command(name))
+    if name.startswith(_HARVEST):
+        known = history.harvests.get(name.removeprefix(_HARVEST))
+        if known is None:
+            return _StepRecord(None, slot_week == present, latest, None)
+        return _StepRecord(known.done_week, True, known.latest, known.first_at)
+    since = min((h.first_at for h in history.harvests.values()), default=None)
+    # An earlier week is caught up only where something was done by then, and since the last snapshot for a freeze.
+    after = (history.frozen_week or "") if name == FREEZE else ""
+    expected = slot_week == present or any(after < week <= slot_week for week in history.weeks)
     if name == FREEZE:
-        return _freeze_record(slot_week, present, history)
-    if not name.startswith(_HARVEST):
-        return _task_record(name, time, slot_week, present, history)
-    known = history.harvests.get(name.removeprefix(_HARVEST))
-    if known is None:
-        return _StepRecord(None, slot_week == present, history.latest.get(_command(name)), None)
-    return _StepRecord(known.done_week, True, known.latest, known.first_at)
-
-
-def _freeze_record(slot_week: str, present: str, history: runs.History) -> _StepRecord:
-    # An earlier week is caught up only where something was done since the last snapshot.
-    expected = slot_week == present or any(
-        (history.frozen_week or "") < week <= slot_week for week in history.weeks
-    )
-    latest = history.latest.get(_command(FREEZE))
-    at = history.frozen_at
-    # The scheduler's own row ends after the snapshot is frozen, and has the counts.
-    if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
-        latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
-    return _StepRecord(history.frozen_week, expected, latest, _first_harvest(history))
-
-
-def _task_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
-    """The record of a step that can also be run by hand."""
-    # An earlier week is caught up only where something was done in it or before it.
-    expected = slot_week == present or any(week <= slot_week for week in history.weeks)
+        at = history.frozen_at
+        # The scheduler's own row ends after the snapshot is frozen, and has the counts.
+        if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
+            latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
+        return _StepRecord(history.frozen_week, expected, latest, since)
     scheduled, by_hand = history.done.get(_command(name)), history.done.get(BY_HAND[name])
     weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended = _newest(scheduled, by_hand)
-    reopened = (
-        name == QUEUE
-        and ended is not None
-        and any(
-            h.done_at is not None and h.done_at > ended.started_at and (h.done_week or "") <= slot_week
-            for h in history.harvests.values()
-        )
-    )
-    latest = _newest(history.latest.get(_command(name)), history.latest.get(BY_HAND[name]))
-    return _StepRecord(max(weeks, default=None), expected, latest, _first_harvest(history), reopened)
+    reopened = name == QUEUE and ended is not None and _harvest_ended(history, ended.started_at, slot_week)
+    latest = _newest(latest, history.latest.get(BY_HAND[name]))
+    return _StepRecord(max(weeks, default=None), expected, latest, since, reopened)
 
 
-def _first_harvest(history: runs.History) -> datetime | None:
-    return min((h.first_at for h in history.harvests.values()), default=None)
+def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
+    """Whether a harvest of this week or an earlier one has ended after a moment."""
+    harvests = history.harvests.values()
+    return any(h.done_at is not None and h.done_at > after and (h.done_week or "") <= week for h in harvests)
 
 
 def _command(name: str) -> str:

@@ -7,8 +7,7 @@ from contextlib import aclosing, contextmanager
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.runs import finish_run, start_run
-from medlive.logs import bound
+from medlive.db.runs import recorded_run
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.database import open_database
 from medlive.service.jobs import open_app, run_until_stopped
@@ -48,14 +47,14 @@ async def run_worker(
     DatabaseUnavailable, IndexMissing, and ConfigError.
     """
     total = CurationCounts()
-    async with open_database(settings) as database, aclosing(build_pipeline(settings, database)) as pipeline:
-        async with database.begin() as session:
-            run = await start_run(session, "worker", {"pipeline": pipeline.digest})
-        with bound(run=run):
-            async with open_app(database).open_async() as app:
-                ready()
-                work = curation_work(database, pipeline, settings, total, tick=tick)
-                await run_until_stopped(app, work, concurrency=settings.curation.concurrency, stop=stop)
-        async with database.begin() as session:
-            await finish_run(session, run, total.as_json(), failed=bool(total.faults))
+    async with (
+        open_database(settings) as database,
+        aclosing(build_pipeline(settings, database)) as pipeline,
+        recorded_run(database, "worker", {"pipeline": pipeline.digest}) as run,
+    ):
+        async with open_app(database).open_async() as app:
+            ready()
+            work = curation_work(pipeline, total, tick=tick)
+            await run_until_stopped(app, work, concurrency=pipeline.concurrency, stop=stop)
+        run.counts, run.failed = total.as_json(), bool(total.faults)
     return total.as_json()
