@@ -97,18 +97,13 @@ async def harvest_source(
                     ledger = PostgresLedger(
                         database, run, source, done.iso_week, folder, fetching.contact, overlap, fetcher, tick
                     )
+                    # Several connections need more readers, to fetch while pages are being saved.
+                    readers = 1 if connections == 1 else 3 * connections
                     try:
                         end = await harvest(
-                            site,
-                            site.settings.base_url,
-                            fetcher.fetch,
-                            ledger,
-                            anonymise=anonymise,
-                            since=since,
-                            limit=limit,
-                            # Several connections need more readers, to fetch while pages are being saved.
-                            concurrency=1 if connections == 1 else 3 * connections,
-                        )
+                            site, site.settings.base_url, fetcher.fetch, ledger, anonymise=anonymise,
+                            since=since, limit=limit, concurrency=readers,
+                        )  # fmt: skip
                     finally:
                         await ledger.aclose()
                         done.counts, done.problems = ledger.counts, ledger.problems
@@ -136,10 +131,7 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
 
 
 async def lift_source_quarantine(database: Database, source: str, *, compare_anew: bool) -> str | None:
-    """Lift a source's quarantine; its reason, or None if it had none.
-
-    Raises UsageError for a source that was never harvested.
-    """
+    """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
     async with database.begin() as session:
         info = await find_source(session, source)
         if info is None:

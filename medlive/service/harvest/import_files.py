@@ -87,12 +87,10 @@ async def store_threads(
     erased = await keep_out(session, threads)
     kept = [n for n, thread in enumerate(threads) if (thread.source, thread.thread_id) not in erased]
     chosen = [threads[n] for n in kept]
+    fetched = [fetch_ids[n] for n in kept] if fetch_ids else None
+    assumed = [assumed_posted_at[n] for n in kept] if assumed_posted_at else None
     saved = await save_threads(
-        session,
-        chosen,
-        fetch_ids=[fetch_ids[n] for n in kept] if fetch_ids else None,
-        assumed_posted_at=[assumed_posted_at[n] for n in kept] if assumed_posted_at else None,
-        import_run_id=import_run_id,
+        session, chosen, fetch_ids=fetched, assumed_posted_at=assumed, import_run_id=import_run_id
     )
     found = [
         () if one.status == "unchanged" else thread_identifiers(thread)

@@ -222,9 +222,8 @@ async def export_warc(
     for number, archive in enumerate(chosen, 1):
         tick(number, len(chosen))
         async with database.begin() as session:
-            digests = {
-                f.place.offset: f.digest or "" for f in await archives.fetches_in(session, archive.archive_id)
-            }
+            fetches = await archives.fetches_in(session, archive.archive_id)
+        digests = {fetch.place.offset: fetch.digest or "" for fetch in fetches}
         source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
         try:
             same, found = await asyncio.to_thread(_copy, source, target, archive.bytes, digests)

@@ -176,14 +176,9 @@ class _Freeze:
             existing = await snapshots.count_members(session, self.version)
             has_withdrawn = await holds_withdrawn(session, self.version)
         if existing != fixed.numbers or has_withdrawn:
-            self.notify(
-                f"cases selected for {self.version} were withdrawn since; selecting its cases again without them"
-            )
+            self.notify(f"cases selected for {self.version} were withdrawn since; selecting again without them")
             return False
-        self.notify(
-            f"resuming the unfinished freeze of {self.version} with the cases it had selected "
-            "(--anew selects them again)"
-        )
+        self.notify(f"resuming the unfinished freeze of {self.version} with its cases (--anew selects them again)")
         return True
 
     async def select(self) -> None:

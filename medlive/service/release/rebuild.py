@@ -32,12 +32,10 @@ class RebuildResult:
 
     version: str
     folder: Path
-    """The folder of the frozen snapshot."""
     folder_exists: bool
     expected: str
-    """The digest of SHA256SUMS when it was frozen."""
+    """The digest of SHA256SUMS when it was frozen; `got`: as rebuilt."""
     got: str
-    """The digest of SHA256SUMS as rebuilt."""
     differing: tuple[str, ...]
     """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
     writers: tuple[str, str] | None
@@ -47,10 +45,7 @@ class RebuildResult:
 
     @property
     def identical(self) -> bool:
-        """Whether the rebuilt files and the folder equal what was frozen.
-
-        Where the parquet library has changed, the files of IDENTITY decide.
-        """
+        """Whether all is as it was frozen; where the parquet library has changed, the files of IDENTITY decide."""
         if not self.folder_exists:
             return False
         if self.writers is None:
@@ -82,9 +77,8 @@ async def rebuild(database: Database, settings: Settings, version: str, out: Pat
         raise UsageError(f"{version} is not a frozen snapshot", hint="medlive snapshot list shows them")
     folder = snapshots_path(settings) / folder_name(version)
     with tempfile.TemporaryDirectory(prefix="medlive-rebuild-") as temporary:
-        built = await asyncio.to_thread(
-            build, database, info, fixed, out or Path(temporary), _stored_signature(info)
-        )
+        root = out or Path(temporary)
+        built = await asyncio.to_thread(build, database, info, fixed, root, _stored_signature(info))
         folder_exists = folder.is_dir()
         differing = await asyncio.to_thread(differences, built.path, folder)
     now = built.manifest.writers["parquet"]
@@ -105,8 +99,7 @@ async def restore_folder(database: Database, settings: Settings, info: snapshots
     assert fixed is not None
     root = snapshots_path(settings)
     target, aside = root / folder_name(info.version), root / f".{folder_name(info.version)}-again.partial"
-    if aside.exists():
-        shutil.rmtree(aside)
+    shutil.rmtree(aside, ignore_errors=True)
     try:
         built = await asyncio.to_thread(build, database, info, fixed, aside, _stored_signature(info))
         if built.digest != info.sums_digest:
@@ -122,10 +115,7 @@ async def restore_folder(database: Database, settings: Settings, info: snapshots
 
 
 def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
-    """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there.
-
-    `verify_snapshot` checks their content.
-    """
+    """Whether a frozen snapshot's folder has its SHA256SUMS and every file listed there, unread."""
     try:
         sums = (folder / SUMS).read_bytes()
         names = [line.split("  ", 1)[1] for line in sums.decode("utf-8").splitlines()]
@@ -140,12 +130,9 @@ def is_complete(folder: Path, info: snapshots.SnapshotInfo) -> bool:
 
 async def lineage_of(session: Session, version: str) -> tuple[Ancestor, ...]:
     """The frozen snapshots before a version, oldest first, each with its digest."""
-    before = [
-        s
-        for s in await snapshots.list_snapshots(session)
-        if s.state is SnapshotState.FROZEN and s.version < version
-    ]
-    return tuple(Ancestor(version=s.version, digest=s.sums_digest or "") for s in reversed(before))
+    frozen = [s for s in await snapshots.list_snapshots(session) if s.state is SnapshotState.FROZEN]
+    before = [Ancestor(version=s.version, digest=s.sums_digest or "") for s in frozen if s.version < version]
+    return tuple(reversed(before))
 
 
 def _stored_signature(info: snapshots.SnapshotInfo) -> Sign | None:

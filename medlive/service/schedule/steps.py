@@ -49,12 +49,11 @@ class StepStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class StepState:
-    """One step at a moment: its week, status and next time."""
+    """One step at a moment: the ISO week it is run for, its status and its next time."""
 
     name: str
     """ "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too."""
     week: str
-    """The ISO week it is run for."""
     slot: datetime
     """Its latest weekly time before the moment."""
     status: StepStatus
@@ -81,19 +80,13 @@ class StepState:
 
 def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
-    for name in schedule.harvest_sources:
-        if name not in sources:
-            raise ConfigError(
-                f"schedule.harvest_sources.{name}: unknown source {name!r}",
-                hint=f"known sources: {', '.join(sources)}",
-            )
     own = schedule.harvest_sources
-    return {
-        **{_HARVEST + source: own.get(source, schedule.harvest) for source in sources},
-        QUEUE: schedule.queue,
-        FREEZE: schedule.freeze,
-        RETENTION: schedule.retention,
-    }
+    if unknown := [name for name in own if name not in sources]:
+        raise ConfigError(
+            f"schedule.harvest_sources.{unknown[0]}: unknown source", hint=f"known sources: {', '.join(sources)}"
+        )
+    harvests = {_HARVEST + source: own.get(source, schedule.harvest) for source in sources}
+    return {**harvests, QUEUE: schedule.queue, FREEZE: schedule.freeze, RETENTION: schedule.retention}
 
 
 def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
