@@ -74,16 +74,9 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
     def __init__(
         self, path: Path, *, software: str, operator: str | None, created_at: datetime | None = None
     ) -> None:
-        """Create the file and its folder, with a first record that names its writer.
+        """Create the file and its folder; its first record names the program, its operator and the time.
 
-        Args:
-            path: A file that does not exist yet.
-            software: The writing program, with its version.
-            operator: Who runs it.
-            created_at: The time of the first record; the present by default.
-
-        Raises:
-            FileExistsError: if the file exists.
+        Raises FileExistsError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
         self._file: BinaryIO = path.open("xb")
@@ -139,19 +132,14 @@ def read_page(path: Path, place: Place) -> Fetched:
 def pages(path: Path, size: int | None = None) -> Iterator[tuple[Place, Fetched]]:
     """Iterate over the pages in the first `size` bytes of a file (None: all), with their places.
 
-    Raises:
-        ArchiveDamaged: if a record does not match its digest, or the file is shorter than `size`.
+    Raises ArchiveDamaged if a record does not match its digest, or the file is shorter than `size`.
     """
     with _opened(path) as file:
         yield from _pages(path, _records(path, file, 0, size))
 
 
 def seal(path: Path, size: int) -> None:
-    """Truncate a file to `size` bytes, to remove a write that a kill left unfinished.
-
-    Raises:
-        ArchiveDamaged: if the file is missing or shorter.
-    """
+    """Cut off what a kill left after the first `size` bytes. Raises ArchiveDamaged for a file that is shorter."""
     with _opened(path, "r+b") as file:
         found = file.seek(0, os.SEEK_END)
         if found < size:
@@ -163,11 +151,8 @@ def seal(path: Path, size: int) -> None:
 def erase(path: Path, target: Path, places: Collection[Place]) -> dict[Place, Place]:
     """Copy a file without some pages and their request records; return old places → new places of the others.
 
-    Records are copied unchanged and checked. The caller replaces `path` by `target`.
-
-    Raises:
-        ArchiveDamaged: for a damaged record, or a place without a page; `target` is removed.
-        FileExistsError: if `target` exists.
+    Records are copied unchanged and checked. The caller replaces `path` by `target`. Raises FileExistsError, and
+    ArchiveDamaged for a damaged record or a place without a page; `target` is removed then.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     with target.open("xb") as copy:
@@ -200,14 +185,10 @@ def _copy_without(path: Path, copy: BinaryIO, places: set[Place]) -> dict[Place,
 @dataclass(frozen=True, slots=True)
 class _Record:
     path: Path
-    offset: int
+    place: Place
     member: bytes
     headers: StatusAndHeaders
     block: bytes
-
-    @property
-    def place(self) -> Place:
-        return Place(self.offset, len(self.member))
 
     @property
     def kind(self) -> str | None:
@@ -235,7 +216,7 @@ class _Record:
                 fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
             )
         except (ValueError, TypeError, EOFError) as error:
-            raise ArchiveDamaged(self.path, f"no page at offset {self.offset}: {error}") from error
+            raise ArchiveDamaged(self.path, f"no page at offset {self.place.offset}: {error}") from error
 
     def form(self) -> tuple[tuple[str, str], ...]:
         """Parse the form of a request record."""
@@ -243,7 +224,7 @@ class _Record:
             posted = self.payload.decode("ascii")
             return tuple(parse_qsl(posted, keep_blank_values=True, errors="surrogatepass"))
         except ValueError as error:
-            raise ArchiveDamaged(self.path, f"no form at offset {self.offset}: {error}") from error
+            raise ArchiveDamaged(self.path, f"no form at offset {self.place.offset}: {error}") from error
 
 
 @contextmanager
@@ -264,7 +245,7 @@ def _pages(path: Path, records: Iterator[_Record]) -> Iterator[tuple[Place, Fetc
             if (request_id := record.field("WARC-Concurrent-To")) is not None:
                 following = next(records, None)
                 if following is None or following.field("WARC-Record-ID") != request_id:
-                    raise ArchiveDamaged(path, f"the form of the page at offset {record.offset} is missing")
+                    raise ArchiveDamaged(path, f"the form of the page at offset {record.place.offset} is missing")
                 page = replace(page, form=following.form())
             yield record.place, page
 
@@ -301,7 +282,7 @@ def _parse_record(path: Path, offset: int, member: bytes, content: bytes) -> _Re
             io.BytesIO(content), known_format="warc", no_record_parse=True
         )
         declared = int(raw.rec_headers.get_header("Content-Length"))
-        record = _Record(path, offset, member, raw.rec_headers, raw.raw_stream.read())
+        record = _Record(path, Place(offset, len(member)), member, raw.rec_headers, raw.raw_stream.read())
     except (ArchiveLoadFailed, EOFError, ValueError, TypeError, AttributeError) as error:
         raise ArchiveDamaged(path, f"no record at offset {offset}: {error}") from error
     if len(record.block) != declared:

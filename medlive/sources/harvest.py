@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import ParamSpec, TypeVar
+from typing import Literal, ParamSpec, TypeVar
 
 from medlive.clock import now
 from medlive.digest import digest_json
@@ -59,13 +59,8 @@ KNOWN_PAGES = 2
 """A list without dates ends after this many pages in a row with only threads that earlier runs have met."""
 
 
-class _Origin(StrEnum):
-    """Why a thread is read."""
-
-    LISTED = "listed"
-    LEFT_OVER = "left_over"
-    MISSING = "missing"
-    """It is on no list any more."""
+_Origin = Literal["listed", "left over", "missing"]
+"""Why a thread is read; a missing one is on no list any more."""
 
 
 class HarvestEnd(StrEnum):
@@ -102,16 +97,8 @@ async def harvest(
     A page that fails is a problem in the ledger and the harvest goes on. A host that blocks, a list of an unknown
     layout, and LAYOUT_STREAK threads in a row of an unknown layout end the harvest.
 
-    Args:
-        site: The community's adapter.
-        base_url: Where the community is.
-        fetch: Fetches a page.
-        ledger: Stores what is read.
-        anonymise: Hashes the handles of authors.
-        since: Aware; threads opened before are skipped, and a list ends where a page is older than this or than
-            what earlier runs saw.
-        limit: The most threads to read.
-        concurrency: How many threads are read at a time.
+    Threads opened before `since` (aware) are skipped, and a list ends where a page is older than this or than what
+    earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
     policy = FetchPolicy(
         allowed_hosts=allowed_hosts(site, base_url),
@@ -167,12 +154,12 @@ class _Run:
 
     async def find(self, base_url: str, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
-        await self._enqueue(await self._on_allowed_hosts(await self.ledger.left_over()), _Origin.LEFT_OVER)
+        await self._enqueue(await self._on_allowed_hosts(await self.ledger.left_over()), "left over")
         for first in self.site.listing_requests(base_url):
             if not self._stopped():
                 await self._follow(first)
         if not self._stopped() and not self.lists_missing and self.since is None:
-            await self._enqueue(await self._on_allowed_hosts(await self.ledger.not_listed()), _Origin.MISSING)
+            await self._enqueue(await self._on_allowed_hosts(await self.ledger.not_listed()), "missing")
         for _ in range(workers):
             await self.queue.put(None)
 
@@ -186,7 +173,7 @@ class _Run:
     def _stopped(self) -> bool:
         return self.ended or self.limited
 
-    async def _enqueue(self, entries: Sequence[ListEntry], origin: _Origin = _Origin.LISTED) -> None:
+    async def _enqueue(self, entries: Sequence[ListEntry], origin: _Origin = "listed") -> None:
         known = await self.ledger.look_up([entry.thread_id for entry in entries]) if entries else {}
         for entry in entries:
             self.limited = self.limited or (self.limit is not None and self.requested >= self.limit)
@@ -306,7 +293,7 @@ class _Run:
 
     async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
-        kept = await self.ledger.kept_pages(entry.thread_id) if origin is _Origin.LEFT_OVER else ()
+        kept = await self.ledger.kept_pages(entry.thread_id) if origin == "left over" else ()
         reading = _Reading(list(kept))
         try:
             if not await self._fetch_pages(entry, known, reading):
@@ -354,7 +341,7 @@ class _Run:
 
     def _parse_failure(self, entry: ListEntry, error: SourceError, origin: _Origin) -> HarvestProblem:
         kind = error.kind
-        if origin is _Origin.MISSING:
+        if origin == "missing":
             # Many sites answer for a deleted thread with status 200, or lead to a list. While other threads can
             # be read, the layout has not changed.
             if kind is ProblemKind.NOT_A_THREAD or (kind is ProblemKind.LAYOUT and self.reads):
@@ -396,9 +383,7 @@ def _is_before(moment: datetime | None, limit: datetime | None) -> bool:
 def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
     """Call a parser of an adapter.
 
-    Raises:
-        MedliveError: as the parser does.
-        ParserFault: for any other exception, so that one unforeseen page does not end an unattended harvest.
+    Raises ParserFault for an unforeseen exception, so that one page does not end an unattended harvest.
     """
     try:
         return parse(*arguments, **named)

@@ -125,14 +125,10 @@ class Page:
         # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
         if lenient.count("\ufffd") * 20 < high_bytes or high_bytes == 0:
             return lenient
-        return _decode_other(body, self._declared(), high_bytes)
-
-    def _declared(self) -> list[str]:
-        """The encodings that the header and the page name, as Python names them."""
         header = _HEADER_CHARSET.search(self.content_type)
-        meta = _META_CHARSET.search(self.body, 0, 4096)
+        meta = _META_CHARSET.search(body, 0, 4096)
         names = (header[1] if header else "", meta[1].decode("ascii") if meta else "")
-        return [codec for name in names if (codec := _codec(name))]
+        return _decode_other(body, [codec for name in names if (codec := _codec(name))], high_bytes)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,22 +1,26 @@
-"""Fetch pages over HTTP, politely and within limits."""
+"""Fetch pages over HTTP, politely, within limits, and from public addresses only."""
 
 import asyncio
 import ipaddress
 import random
+import socket
+import ssl
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from functools import cache
+from typing import Any
 from urllib.parse import urljoin, urlsplit
 
+import httpcore2
 import httpx2
 
 from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
-from medlive.sources.fetching.guard import GuardedTransport
 from medlive.sources.fetching.policy import (
     Blocked,
     FetchError,
@@ -44,6 +48,11 @@ _GLANCE_S = 5.0
 _ROBOTS_HOPS = 5
 """Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+"""Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
+_CONNECTIONS = 64
+"""Most connections of one run, over all hosts; each host's are bounded by its concurrency."""
 
 
 @dataclass(slots=True)
@@ -95,7 +104,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         """In this run: `requests` (robots.txt and retries included), `conditional` (those with a validator),
         `retried_<reason>`."""
         self._client = httpx2.AsyncClient(
-            transport=GuardedTransport(allow_loopback=settings.allow_loopback),
+            transport=_GuardedTransport(allow_loopback=settings.allow_loopback),
             headers={
                 "User-Agent": settings.user_agent,
                 "Accept": "text/html,application/xhtml+xml,application/json;q=0.9",
@@ -123,14 +132,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         etag: str | None = None,
         last_modified: str | None = None,
     ) -> Fetched:
-        """Fetch the page at an address, following redirects.
+        """Fetch the page at an address, following redirects; with a `form` it is posted, and none is followed.
 
-        Args:
-            url: An http or https address.
-            policy: The hosts, rate and stop statuses of the source.
-            form: A form to post; redirects are not followed then.
-            etag: Makes the request conditional: `not_modified` is true for an unchanged page.
-            last_modified: Likewise.
+        `etag` and `last_modified` make the request conditional.
 
         Raises:
             HostRefused: if the address is not one of the source's.
@@ -391,3 +395,65 @@ def _is_loopback_name(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
+
+
+def may_connect(address: str, *, allow_loopback: bool) -> bool:
+    """Whether an IP address is public, or loopback where that is allowed."""
+    ip = ipaddress.ip_address(address.partition("%")[0])
+    if isinstance(ip, ipaddress.IPv6Address):
+        ip = ip.ipv4_mapped or ip
+    if ip.is_loopback:
+        return allow_loopback
+    if isinstance(ip, ipaddress.IPv6Address):
+        inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else ip.sixtofour
+        if inner is None and ip not in _GLOBAL_UNICAST:
+            return False
+        ip = inner or ip
+    return ip.is_global and not ip.is_multicast
+
+
+class _GuardedTransport(httpx2.AsyncHTTPTransport):
+    """Sends requests over connections that were made to a checked address.
+
+    The check is part of making the connection, so that a name that changes its answer in between (DNS
+    rebinding) cannot lead into a private network. A refused address is HostRefused.
+    """
+
+    def __init__(self, *, allow_loopback: bool) -> None:
+        self._pool = httpcore2.AsyncConnectionPool(
+            ssl_context=_trust(),
+            max_connections=_CONNECTIONS,
+            max_keepalive_connections=_CONNECTIONS,
+            keepalive_expiry=5.0,
+            network_backend=_GuardedBackend(allow_loopback),
+        )
+
+
+@cache
+def _trust() -> ssl.SSLContext:
+    """The trusted certificates, which take a fifth of a second to load."""
+    return httpx2.create_ssl_context(trust_env=False)
+
+
+class _GuardedBackend(httpcore2.AnyIOBackend):
+    def __init__(self, allow_loopback: bool) -> None:
+        self._allow_loopback = allow_loopback
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109
+        local_address: str | None = None,
+        socket_options: Iterable[Any] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Connect to a host, all of whose addresses must be allowed. Raises HostRefused."""
+        try:
+            found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        except (OSError, UnicodeError) as error:
+            raise httpcore2.ConnectError(f"no connection to {host}: {error}") from error
+        addresses = [str(entry[4][0]) for entry in found]
+        for address in addresses:
+            if not may_connect(address, allow_loopback=self._allow_loopback):
+                raise HostRefused(host, f"{host} resolves to {address}, which is not a public address")
+        return await super().connect_tcp(addresses[0], port, timeout, local_address, socket_options)
