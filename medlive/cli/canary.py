@@ -70,13 +70,7 @@ def _print(done: list[CanaryCheck]) -> None:
         return ", ".join(f"{n} {name}" for name, n in result.tally(control=control).items())
 
     rows = [
-        [
-            one.marked.version,
-            one.verdict,
-            f"{one.run} of 16",
-            counts(one, control=False),
-            counts(one, control=True),
-        ]
+        [one.marked.version, one.verdict, f"{one.run} of 16", *(counts(one, control) for control in (False, True))]
         for one in done
     ]
     print_table(["release", "verdict", "unseen digits", "probes", "controls"], rows)

@@ -262,25 +262,16 @@ def _print_health(found: "Sequence[SourceHealth]") -> None:
     if not found:
         say("no community was harvested yet; `medlive harvest` does")
         return
-    ends = [f"{o.last_done_at:%Y-%m-%d %H:%M}" if o.last_done_at else "never" for o in found]
-    print_table(
-        ["source", "last week", "outcome", "read to its end", "faults"],
-        [[*row, end, len(o.faults)] for row, end, o in
-         zip(pick(found, "info.name info.last_run info.last_outcome"), ends, found, strict=True)],
-    )  # fmt: skip
+    rows: list[list[Any]]
+    rows = [[o.info.name, o.info.last_run, o.info.last_outcome,
+             f"{o.last_done_at:%Y-%m-%d %H:%M}" if o.last_done_at else "never", len(o.faults)]
+            for o in found]  # fmt: skip
+    print_table(["source", "last week", "outcome", "read to its end", "faults"], rows)
     for one in found:
         figures = [f for f in one.figures if f.collapsed or not f.name.startswith("end:") or f.value]
         if figures:
-            rows = [
-                [
-                    f.name,
-                    round(f.value, 3),
-                    f.median and round(f.median, 3),
-                    f.n,
-                    "collapsed" if f.collapsed else "",
-                ]
-                for f in figures
-            ]
+            rows = [[f.name, round(f.value, 3), f.median and round(f.median, 3), f.n,
+                     "collapsed" if f.collapsed else ""] for f in figures]  # fmt: skip
             head = ["figure", "now", "median before", "threads", ""]
             print_table(head, rows, title=f"{one.info.name}, {one.week}")
 
@@ -357,15 +348,10 @@ def reparse(
     )  # fmt: skip
     problems = [f"{d.source} is being harvested" for d in done if d.busy]
     problems += [f"{path} is damaged or missing" for d in done for path in sorted(d.damaged)]
-    print_result(
-        [_reparsed_json(d, dry_run) for d in done],
-        as_json,
-        lambda: _print_reparsed(done, dry_run),
-        notes=_reparse_notes(done),
-        failure=CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
-        if problems
-        else None,
-    )
+    value, notes = [_reparsed_json(d, dry_run) for d in done], _reparse_notes(done)
+    print_result(value, as_json, lambda: _print_reparsed(done, dry_run), notes=notes)
+    if problems:
+        raise CheckFailed("; ".join(problems), hint="restore damaged files from a backup, then reparse again")
 
 
 def _reparse_notes(done: "Sequence[ReparseResult]") -> Iterator[str]:

@@ -46,21 +46,18 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     """
     groups: dict[str, Any] = {}
     flat: list[inspect.Parameter] = []
+    keyword = inspect.Parameter.KEYWORD_ONLY
     hints = get_type_hints(command, include_extras=True)
     for parameter in inspect.signature(command).parameters.values():
         kind = hints[parameter.name]
         if not is_dataclass(kind):
-            flat.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
+            flat.append(parameter.replace(annotation=kind, kind=keyword))
             continue
         groups[parameter.name] = kind
         inner = get_type_hints(kind, include_extras=True)
         for field in fields(kind):
             default = inspect.Parameter.empty if field.default is MISSING else field.default
-            flat.append(
-                inspect.Parameter(
-                    field.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=inner[field.name]
-                )
-            )
+            flat.append(inspect.Parameter(field.name, keyword, default=default, annotation=inner[field.name]))
 
     def run(**given: Any) -> None:
         for name, kind in groups.items():

@@ -70,14 +70,10 @@ def worker(as_json: JsonOption = False) -> None:
 
     done = wait_for(run())
     hint = "medlive curate tries them again"
-    faults = CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
-    print_result(
-        done,
-        as_json,
-        lambda: say(f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"),
-        notes=done["faults"],
-        failure=faults if done["faults"] else None,
-    )
+    text = f"stopped after {sum(done['outcomes'].values())} threads and {done['calls']} calls"
+    print_result(done, as_json, lambda: say(text), notes=done["faults"])
+    if done["faults"]:
+        raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
 
 
 def serve(

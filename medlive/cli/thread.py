@@ -36,14 +36,9 @@ def show(
 def show_thread(name: str, found: dict[str, Any]) -> None:
     """Print what `inspect_thread` found, as tables."""
     thread, origin = found["thread"], found["origin"]
-    print_table(
-        ["id", "role", "verified", "text"],
-        [
-            [f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]]
-            for i, m in enumerate(thread["messages"])
-        ],
-        title=f"{name}: {thread['title']}",
-    )
+    messages = enumerate(thread["messages"])
+    rows = [[f"m{i}", m["role"], m.get("verified_by") or m["verified"], m["text"]] for i, m in messages]
+    print_table(["id", "role", "verified", "text"], rows, title=f"{name}: {thread['title']}")
     identifiers = ", ".join(f"{kind} {count}" for kind, count in origin["identifiers"].items())
     print_table(
         ["what", "found"],

@@ -101,16 +101,11 @@ def _report(
         for path, table, cost in zip(paths, tables, spent or [{}] * len(tables), strict=True)
     ]
     found: dict[str, Any] = {"format": "medlive-audit", "format_version": 1, "runs": rows}
-    print_result(
-        found | ({"spent": budget.as_json()} if budget is not None else {}),
-        as_json,
-        lambda: _print(tables, paths, examples),
-        notes=[
-            f"{path}: {note}"
-            for path, table in zip(paths, tables, strict=True)
-            for note in (*table.run.notes, *_remarks(table))
-        ],
-    )
+    if budget is not None:
+        found["spent"] = budget.as_json()
+    notes = [f"{path}: {note}" for path, table in zip(paths, tables, strict=True)
+             for note in (*table.run.notes, *_remarks(table))]  # fmt: skip
+    print_result(found, as_json, lambda: _print(tables, paths, examples), notes=notes)
     _check(sum(table.unaudited for table in tables), results or [])
 
 

@@ -29,12 +29,7 @@ if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
 
 PublicKeyFiles = Annotated[
-    list[Path] | None,
-    Option(
-        "--public-key",
-        metavar="FILE",
-        help="A key that must have signed it; repeatable [the key it names: proves no origin].",
-    ),
+    list[Path] | None, Option("--public-key", metavar="FILE", help="A key that must have signed it; repeatable.")
 ]
 UNPROVEN: Final = 4
 """The exit status where nothing failed and not everything is shown: no signature, or steps that were skipped."""

@@ -159,14 +159,9 @@ def _show_quality(found: Any) -> None:
          for name, one in named for row in pick(one.raters, "rater agreed agreed.n")],
         f"people on the cases of {found.cases}: {found.files}",
     )  # fmt: skip
-    _table(
-        ["aspect", "equal", "AC1", "n", "cases"],
-        [
-            [name, *row]
-            for name, row in zip(names, pick(found.aspects, "equal ac1 ac1.n ac1.clusters"), strict=True)
-        ],
-        "all raters at once, with 95 % intervals over cases",
-    )
+    figures = zip(names, pick(found.aspects, "equal ac1 ac1.n ac1.clusters"), strict=True)
+    rows = [[name, *row] for name, row in figures]
+    _table(["aspect", "equal", "AC1", "n", "cases"], rows, "all raters at once, with 95 % intervals over cases")
 
 
 def _show(found: Any) -> None:

@@ -225,14 +225,11 @@ def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = N
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
     value = attributes(done, "path cases asked missing stopped notes") | {"states": states}
-    print_result(
-        value | ({"spent": budget.as_json()} if budget else {}),
-        as_json,
-        lambda: print_table(
-            ["run", "cases", "new" if budget is None else "asked now", *states],
-            [[done.path, done.cases, done.asked, *states.values()]],
-        ),
-    )
+    if budget:
+        value["spent"] = budget.as_json()
+    columns = ["run", "cases", "asked now" if budget else "new", *states]
+    row = [done.path, done.cases, done.asked, *states.values()]
+    print_result(value, as_json, lambda: print_table(columns, [row]))
     _say_all(done.notes)
     return states.get("failed", 0) + done.missing
 
