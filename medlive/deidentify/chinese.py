@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import alternatives, characters, one_of, word_list
-from medlive.deidentify.identifiers import View
+from medlive.deidentify.identifiers import View, alternatives, characters, one_of, word_list
 
 _any = partial(one_of, "chinese")
 _SURNAMES: Final = characters("surnames")

@@ -7,8 +7,15 @@ import re
 from functools import partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import alternatives, one_of, word_list
-from medlive.deidentify.identifiers import Candidates, IdentifierKind, View
+from medlive.deidentify.identifiers import (
+    Candidates,
+    IdentifierKind,
+    View,
+    alternatives,
+    matches,
+    one_of,
+    word_list,
+)
 
 _any = partial(one_of, "english")
 _GIVEN: Final = word_list("english", "given names")
@@ -53,6 +60,7 @@ _AFTER_I_AM: Final = re.compile(
 _WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
 _BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
 _RELATIVES: Final = word_list("english", "relatives")
+_NEVER_IN_NAME: Final = _NOT_NAMES | _RELATIVES
 _SIGN_OFF: Final = re.compile(
     rf"(?<![a-z])(?:{_any('closings')}|xx+|xo+)[ ]?[,!.:;~ )(\r\n-]{{1,6}}[\s—–~-]{{0,6}}(?=[a-z])"
 )
@@ -161,7 +169,7 @@ def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, 
 
 def _is_capital_word(view: View, match: re.Match[str], *, first: bool, known: bool, shouted: bool) -> bool:
     word = _POSSESSIVE.sub("", view.lower[match.start() : match.end()].rstrip("."))
-    if _never_in_name(word) or (len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)):
+    if word in _NEVER_IN_NAME or (len(word) == 1 and first and not _WORD.match(view.text, match.end() + 1)):
         return False
     if word in _KNOWN:
         return True
@@ -172,11 +180,7 @@ def _is_capital_word(view: View, match: re.Match[str], *, first: bool, known: bo
 def _is_small_word(word: str, *, first: bool, small: bool) -> bool:
     plain = _POSSESSIVE.sub("", word)
     listed = plain in (_GIVEN if first else _SMALL_NAMES) or (small and first and len(word) > 1)
-    return listed and not _never_in_name(plain) and plain not in _NOT_AFTER_TITLE
-
-
-def _never_in_name(word: str) -> bool:
-    return word in _NOT_NAMES or word in _RELATIVES
+    return listed and plain not in _NEVER_IN_NAME and plain not in _NOT_AFTER_TITLE
 
 
 def _after_titles(view: View) -> Candidates:
@@ -294,9 +298,7 @@ def _signatures(view: View) -> Candidates:
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
                 yield IdentifierKind.NAME, at, end
-    for match in _HERE.finditer(lower):
-        if match.group("who") in _GIVEN:
-            yield IdentifierKind.NAME, *match.span("who")
+    yield from (one for one in matches(IdentifierKind.NAME, _HERE, lower) if lower[one[1] : one[2]] in _GIVEN)
 
 
 def _greetings(view: View) -> Candidates:
@@ -380,20 +382,19 @@ _AFTER_STREET: Final = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|an
 
 def _streets(view: View) -> Candidates:
     text, lower = view.text, view.lower
-    found = False
+    on_street = False
     for match in _STREET.finditer(lower):
         if _is_street(view, match):
-            found = True
+            on_street = True
             yield IdentifierKind.ADDRESS, *match.span()
     for match in _UNIT.finditer(lower):
-        after_street = found and not match.group().startswith(("lot", "block", "box", "door", "h"))
+        after_street = on_street and not match.group().startswith(("lot", "block", "box", "door", "h"))
         if after_street or _SURE_UNIT.match(match.group()):
             yield IdentifierKind.ADDRESS, *match.span()
     for match in _POSTCODE_END.finditer(text):
         if code := _POSTCODE.search(text, max(0, match.start() - 18), match.end()):
             yield IdentifierKind.ADDRESS, *code.span()
-    for match in _POSTCODE_LABEL.finditer(lower):
-        yield IdentifierKind.ADDRESS, *match.span("code")
+    yield from matches(IdentifierKind.ADDRESS, _POSTCODE_LABEL, lower)
 
 
 def _is_street(view: View, match: re.Match[str]) -> bool:

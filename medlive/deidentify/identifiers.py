@@ -1,10 +1,16 @@
-"""Identifiers, and the text in the form that the rules read: plain digits and letters, nothing invisible."""
+"""What the rules of redaction share: identifiers, the text in a plain form, and word lists.
+
+The lists stand in `data/english.txt` and `data/chinese.txt`, a line `[name]` and its words, `_` standing for the
+space inside one. Written for this project from general knowledge.
+"""
 
 import re
 from bisect import bisect_right
 from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final, NamedTuple
+from functools import cache
+from importlib import resources
+from typing import Final, Literal, NamedTuple
 
 
 class IdentifierKind(StrEnum):
@@ -87,3 +93,45 @@ class View:
     def span(self, start: int, end: int) -> tuple[int, int]:
         """Return the span of the original that begins and ends with these characters."""
         return start + bisect_right(self._removed, start), end + bisect_right(self._removed, end - 1)
+
+
+def matches(kind: IdentifierKind, pattern: re.Pattern[str], text: str) -> Candidates:
+    """Yield every match of a pattern as an identifier: its last group, or the whole of it."""
+    for match in pattern.finditer(text):
+        yield kind, *match.span(match.lastgroup or 0)
+
+
+def word_list(language: Literal["english", "chinese"], name: str) -> frozenset[str]:
+    """The words of one list. Raises KeyError for a list that does not exist."""
+    return _lists(language)[name]
+
+
+def characters(name: str) -> frozenset[str]:
+    """The single characters of a Chinese list."""
+    return frozenset("".join(word_list("chinese", name)))
+
+
+def alternatives(listed: frozenset[str]) -> str:
+    """A regular expression for any of the words, the longest first.
+
+    It looks at the first character before it tries the words one by one, which is ten times as fast.
+    """
+    ordered = sorted(listed, key=lambda word: (-len(word), word))
+    first = "".join(sorted({word[0] for word in listed}))
+    return f"(?:(?=[{first}])(?:{'|'.join(map(re.escape, ordered))}))"
+
+
+def one_of(language: Literal["english", "chinese"], name: str) -> str:
+    """A regular expression for any word of a list."""
+    return alternatives(word_list(language, name))
+
+
+@cache
+def _lists(language: str) -> dict[str, frozenset[str]]:
+    text = (resources.files("medlive.deidentify") / "data" / f"{language}.txt").read_text(encoding="utf-8")
+    lines = "\n".join(line for line in text.splitlines() if not line.startswith("#"))
+    found = {}
+    for section in lines.split("[")[1:]:
+        name, _, listed = section.partition("]")
+        found[name] = frozenset(word.replace("_", " ") for word in listed.split())
+    return found

@@ -5,8 +5,7 @@ from contextlib import suppress
 from functools import lru_cache, partial
 from typing import Final
 
-from medlive.deidentify.gazetteer import one_of, word_list
-from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View
+from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View, matches, one_of, word_list
 
 _any = partial(one_of, "english")
 _EMAIL: Final = re.compile(
@@ -185,14 +184,11 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
         return IdentifierKind.ID_NUMBER
     if size >= 15 and written.isdigit() and not written.startswith("00"):
         return IdentifierKind.RECORD_NUMBER
-    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
-
-
-def _is_phone(written: str, digits: str, language: str | None) -> bool:
-    """Whether it is a telephone number of some country."""
-    if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
-        return _is_international(digits)
-    return bool(_NATIONAL.fullmatch(written)) or _in_plan(written, language)
+    if written.startswith("+") or (written.startswith("00") and size > 9):
+        is_phone = _is_international(digits)
+    else:
+        is_phone = _NATIONAL.fullmatch(written) is not None or _in_plan(written, language)
+    return IdentifierKind.PHONE if is_phone else None
 
 
 def _checked_number(written: str, digits: str) -> bool:
@@ -233,8 +229,7 @@ def _in_plan(written: str, language: str | None) -> bool:
 
 def _numbers(view: View, language: str | None) -> Candidates:
     text = view.text
-    for match in _MBI.finditer(view.lower):
-        yield IdentifierKind.ID_NUMBER, *match.span()
+    yield from matches(IdentifierKind.ID_NUMBER, _MBI, view.lower)
     for match in _RUN.finditer(text):
         start, end = match.span()
         percentage = text[end : end + 1] in ("%", "/") and end - start < 12
@@ -248,9 +243,8 @@ def _numbers(view: View, language: str | None) -> Candidates:
 
 def _inside_word(text: str, start: int, end: int) -> bool:
     """Whether there are letters on both sides, as within a digest."""
-    if start == 0 or end >= len(text):
-        return False
-    return all(c.isascii() and c.isalpha() for c in (text[start - 1], text[end]))
+    around = (text[start - 1 : start], text[end : end + 1])
+    return all(c.isascii() and c.isalpha() for c in around)
 
 
 def _run_kinds(view: View, written: str, start: int, language: str | None) -> Candidates:
@@ -304,8 +298,7 @@ def _records(view: View) -> Candidates:
             yield IdentifierKind.ID_NUMBER, *match.span("id")
         elif label.endswith(_RECORD_LABELS):
             yield IdentifierKind.RECORD_NUMBER, *match.span("id")
-    for match in _TRIP.finditer(lower):
-        yield IdentifierKind.RECORD_NUMBER, *match.span(match.lastgroup or "trip")
+    yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
 
 
 _WEAK_LABELS: Final = ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
@@ -326,13 +319,6 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
         return None
     by_state = words["id"] and not words["id"].startswith("insurance")
     return IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER, start, end
-
-
-def _births(lower: str) -> Candidates:
-    for match in _BIRTH_EN.finditer(lower):
-        yield IdentifierKind.DATE_OF_BIRTH, *match.span("date")
-    for match in _BIRTH_ZH.finditer(lower) if _BIRTH_SIGN.search(lower) else ():
-        yield IdentifierKind.DATE_OF_BIRTH, *match.span(match.lastgroup or "date")
 
 
 _NOT_ACCOUNTS: Final = word_list("english", "not messenger accounts")
@@ -357,12 +343,12 @@ def net_addresses(view: View) -> Candidates:
     """Find e-mail addresses, web addresses and handles."""
     lower = view.lower
     if "@" in lower:
-        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _EMAIL.finditer(lower))
-        yield from ((IdentifierKind.HANDLE, *match.span()) for match in _HANDLE.finditer(view.text))
+        yield from matches(IdentifierKind.EMAIL, _EMAIL, lower)
+        yield from matches(IdentifierKind.HANDLE, _HANDLE, view.text)
     if _WEB_SIGN.search(lower):
-        yield from ((IdentifierKind.URL, *match.span()) for match in _URL.finditer(lower))
+        yield from matches(IdentifierKind.URL, _URL, lower)
     if _SPELLED.search(lower):
-        yield from ((IdentifierKind.EMAIL, *match.span()) for match in _SPELLED_EMAIL.finditer(lower))
+        yield from matches(IdentifierKind.EMAIL, _SPELLED_EMAIL, lower)
     for match in _USER.finditer(lower):
         group = match.lastgroup or "user"
         if not _NOT_A_NICK.fullmatch(match[group]):
@@ -372,7 +358,9 @@ def net_addresses(view: View) -> Candidates:
 def numeric_identifiers(view: View, language: str | None) -> Candidates:
     """Find telephone, identity and record numbers, dates of birth and messenger ids, also spelled out."""
     yield from _messengers(view.lower)
-    yield from _births(view.lower)
+    yield from matches(IdentifierKind.DATE_OF_BIRTH, _BIRTH_EN, view.lower)
+    if _BIRTH_SIGN.search(view.lower):
+        yield from matches(IdentifierKind.DATE_OF_BIRTH, _BIRTH_ZH, view.lower)
     yield from _records(view)
     yield from _numbers(view, language)
     yield from _spelled_numbers(view)
