@@ -4,28 +4,25 @@ import re
 from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Final
 
 from medlive.deidentify.identifiers import View, alternatives, characters, one_of, word_list
 
 _any = partial(one_of, "chinese")
-_SURNAMES: Final = characters("surnames")
-_AMBIGUOUS_SURNAMES: Final = characters("ambiguous surnames")
-_COMPOUND_SURNAMES: Final = word_list("chinese", "compound surnames")
-_NOT_GIVEN: Final = characters("not given")
-_NOT_BEFORE_TITLE: Final = characters("not before title")
-_CITIES: Final = word_list("chinese", "cities")
-_AMBIGUOUS_CITIES: Final = _any("ambiguous cities")
-_SURE_CITIES: Final = alternatives(_CITIES - word_list("chinese", "ambiguous cities"))
-_PROVINCES: Final = _any("provinces")
-_TITLE: Final = re.compile(_any("titles"))
-_REGION: Final = re.compile(rf"{alternatives(_CITIES)}|{_PROVINCES}|中国")
-_HOSPITAL_END: Final = re.compile(rf"(?={_any('hospital endings')})")
-_HAN_NAME: Final = r"[\u4e00-\u9fff](?:·?[\u4e00-\u9fff]){1,3}"
-_NAME_END: Final = (
-    r"(?=$|[\s,，。.;；、!！?？(（)）【\[0-9:：~～^\-—\"'”’/|a-z]|男|女|今年|来自|[\U0001f300-\U0001faff])"
-)
-_INTRODUCED: Final = re.compile(
+_SURNAMES = characters("surnames")
+_AMBIGUOUS_SURNAMES = characters("ambiguous surnames")
+_COMPOUND_SURNAMES = word_list("chinese", "compound surnames")
+_NOT_GIVEN = characters("not given")
+_NOT_BEFORE_TITLE = characters("not before title")
+_CITIES = word_list("chinese", "cities")
+_AMBIGUOUS_CITIES = _any("ambiguous cities")
+_SURE_CITIES = alternatives(_CITIES - word_list("chinese", "ambiguous cities"))
+_PROVINCES = _any("provinces")
+_TITLE = re.compile(_any("titles"))
+_REGION = re.compile(rf"{alternatives(_CITIES)}|{_PROVINCES}|中国")
+_HOSPITAL_END = re.compile(rf"(?={_any('hospital endings')})")
+_HAN_NAME = r"[\u4e00-\u9fff](?:·?[\u4e00-\u9fff]){1,3}"
+_NAME_END = r"(?=$|[\s,，。.;；、!！?？(（)）【\[0-9:：~～^\-—\"'”’/|a-z]|男|女|今年|来自|[\U0001f300-\U0001faff])"
+_INTRODUCED = re.compile(
     r"(?:我(?:的)?(?:大|真|全|小|中文)?名字?(?:是|叫|为)?|我叫|本人叫|本人姓名|名叫|名字(?:是|叫)|大名|小名叫?|乳名|叫做"
     rf"|{_any('doctor parts')}(?:医生|大夫|专家|医师|护士)(?:是|叫|[:：])"
     rf"|{_any('name labels')}(?:姓名|签名|签字)?(?:是|为|叫)?[:：]"
@@ -33,16 +30,15 @@ _INTRODUCED: Final = re.compile(
     r"|(?:我|他|她|孩子|宝宝|儿子|女儿|先生|老公|老婆)(?:大名|名字)?叫)[\s:：]{0,2}"
     rf"(?P<name>{_HAN_NAME}?){_NAME_END}"
 )
-_RELATED: Final = re.compile(
-    rf"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:大|小|二|三|亲|堂|表|前)?{_any('kin')}"
-    rf"(?:叫|名叫|名字是|名字叫|，|,)?(?P<name>{_HAN_NAME}?)"
-    rf"(?=$|[\s,，。;；、!！?？(（0-9]|{_any('after kin')})"
+_RELATED = re.compile(
+    rf"(?:我|俺|咱|他|她|家里?|我家|我们家)(?:的)?(?:大|小|二|三|亲|堂|表|前)?{_any('kin')}(?:叫|名叫|名字是"
+    rf"|名字叫|，|,)?(?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！?？(（0-9]|{_any('after kin')})"
 )
-_I_AM: Final = re.compile(
+_I_AM = re.compile(
     r"(?:我是|本人是?|这是|在下|我系)(?:患者|病人|家属|患者家属|孩子妈妈"
     rf"|孩子爸爸)?(?P<name>{_HAN_NAME}?)(?=$|[,，。;；!！\n(（]|[ 　]|男|女|今年|，|[0-9]{{1,2}}岁)"
 )
-_SIGNED: Final = re.compile(
+_SIGNED = re.compile(
     r"(?:敬礼|敬上|祝好|祝您?[\u4e00-\u9fff]{2,6}|谢谢(?:您|你|了|大家|医生|大夫)?|感谢|感激不尽"
     r"|拜托了?|跪求|叩首|不胜感激|多谢|致谢|顺祝商祺)[!！。.～~，, ]{0,3}(?:\s*\n+\s*|(?<=敬礼)\s*"
     r"|(?<=敬礼[!！。.，, ])\s*)(?:——|—|--|-"
@@ -52,82 +48,78 @@ _SIGNED: Final = re.compile(
     rf"|(?:\n|^|[。！!，,] ?)(?:患者|家属|病人|学生|晚辈)?[:：]?(?P<humble>{_HAN_NAME}?)(?:敬上|拜上|叩上"
     r"|谨上|留|上)[。!！]?[ \t]*(?=$|\n)"
 )
-_NICKNAME: Final = re.compile(
-    r"(?<![\u4e00-\u9fff])(?P<child>[\u4e00-\u9fff]{2,3})(?:妈妈?|爸爸?|的妈妈|的爸爸)(?=$|[，,。\s!！:：]"
-    r"|您好|你好)"
-    r"|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡"
-    r"贾丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
+_NICKNAME = re.compile(
+    r"(?<![\u4e00-\u9fff])(?P<child>[\u4e00-\u9fff]{2,3})(?:妈妈?|爸爸?|的妈妈|的爸爸)(?=$|[，,。\s!！:：]|您好"
+    r"|你好)|(?P<old>(?:小|老|阿)[王李张刘陈杨黄赵吴周徐孙朱胡郭何罗梁宋郑韩唐冯董萧程曹袁邓许傅沈曾彭吕苏卢蒋蔡贾"
+    r"丁魏薛叶])(?=(?:也|昨|今|是|说|去|得|确诊|住院|查|最近|他|她|，|,|。|$|和我|跟我))"
 )
-_AFTER_ROLE: Final = re.compile(rf"{_any('roles')}[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])")
-_BEFORE_ROLE: Final = re.compile(
+_AFTER_ROLE = re.compile(rf"{_any('roles')}[:： ](?P<name>{_HAN_NAME}?)(?=$|[\s,，。;；、!！(（])")
+_BEFORE_ROLE = re.compile(
     rf"(?P<name>{_HAN_NAME}?)[ ]?[(（](?:副?主任|大夫|医生|教授|医师|副?院长|护士长|主治|患者|病人|住院医)"
 )
-_ONE_LISTED: Final = r"(?:(?![和与])[\u4e00-\u9fff]){2,4}"
-_ASSOCIATES: Final = _any("associates")
-_ASSOCIATE_LIST: Final = re.compile(
+_ONE_LISTED = r"(?:(?![和与])[\u4e00-\u9fff]){2,4}"
+_ASSOCIATES = _any("associates")
+_ASSOCIATE_LIST = re.compile(
     rf"(?:{_ASSOCIATES})(?:有|是|包括|分别是|分别为|为|叫|如下)?[:：\s]{{0,2}}"
     rf"(?P<names>{_ONE_LISTED}?(?:[、和与,，]{_ONE_LISTED}?){{1,12}})"
     r"(?=$|[\s。；;.!！?？(（]|等|都|也|均|在|是|有|被|已|出现|感染|发|确诊|一起|[\u4e00-\u9fff]人)"
 )
-_LISTED: Final = re.compile(_ONE_LISTED)
-_GIVEN_ALONE: Final = re.compile(
-    r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)"
-)
-_NOT_CALLED: Final = re.compile("[医救车人护他她你了来过着它们起不啥什]|外卖|出租|家")
-_ESTATE_CHAR: Final = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
-_HAN: Final = re.compile(r"[\u4e00-\u9fff]")
-_HOSPITAL: Final = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
-_FUNCTION: Final = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
-_WIDE_AREA: Final = "[病疫灾辖郊城山库矿流行风险危重中高低]"
-_CITY: Final = re.compile(
+_LISTED = re.compile(_ONE_LISTED)
+_GIVEN_ALONE = re.compile(r"(?:我叫|我的名字叫|本人叫|名叫)(?P<name>[\u4e00-\u9fff]{2,3})(?=$|[，,。.！!\s]|今年)")
+_NOT_CALLED = re.compile("[医救车人护他她你了来过着它们起不啥什]|外卖|出租|家")
+_ESTATE_CHAR = re.compile(r"[\u4e00-\u9fffA-Za-z0-9]")
+_HAN = re.compile(r"[\u4e00-\u9fff]")
+_HOSPITAL = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
+_FUNCTION = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
+_WIDE_AREA = "[病疫灾辖郊城山库矿流行风险危重中高低]"
+_CITY = re.compile(
     rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_AMBIGUOUS_CITIES})|(?:{_AMBIGUOUS_CITIES})(?=市))市?(?!肺炎|病毒|型"
     r"|话|菜|瓜|西丁|新碱|瑞滨|碱|花碱|地辛|西汀)"
     rf"(?:(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{2,3}}?[区县](?!域))?"
 )
-_BRIEF_HOSPITAL: Final = re.compile(
+_BRIEF_HOSPITAL = re.compile(
     rf"(?!{_FUNCTION}|[送知找于])(?:[\u4e00-\u9fff]{{1,2}}大|[\u4e00-\u9fff]{{1,2}}医(?:科?大)?)第?[一二三四五]?附属?(?:医院|[一二三四五]?院|[一二三四五])"
 )
 """郑大一附院, 中山大附一."""
-_COMPANY: Final = re.compile(
+_COMPANY = re.compile(
     r"(?:(?!在|于|是|的|去|到|为|从|给)[\u4e00-\u9fff（）()]){2,16}?(?:有限责任公司|有限公司|股份公司|集团公司)"
 )
-_LISTED_HOSPITAL: Final = re.compile(
+_LISTED_HOSPITAL = re.compile(
     r"(?:医院及科室|就诊医院|医院名称|所在医院|(?:^|(?<=\n)))[ \t]?[:：]?[ \t]{0,3}"
     r"(?P<place>[\u4e00-\u9fff0-9()（）]{2,18}?(?:医院|卫生院|诊所|医学中心))(?=[\s,，。北南东西分本]|$)"
 )
-_TALK: Final = re.compile(f"{_FUNCTION}|不|没|先|又|最好|建议|治疗|过")
-_GENERIC_HOSPITAL: Final = re.compile(
+_TALK = re.compile(f"{_FUNCTION}|不|没|先|又|最好|建议|治疗|过")
+_GENERIC_HOSPITAL = re.compile(
     rf"(?:{_any('generic hospital words')}|[\u4e00-\u9fff]?地|第[一二三四五六七八九十]+)*"
     "(?:医院|卫生院|诊所|医学中心)"
 )
-_NAMED_HOSPITAL: Final = re.compile(
+_NAMED_HOSPITAL = re.compile(
     rf"(?:(?:{_PROVINCES}|{alternatives(_CITIES)}|中国)(?:省|市|自治区)?|(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{2"
     r",3}[市县州])"
     rf"(?:(?!{_FUNCTION}|医院|检查|治疗)[\u4e00-\u9fff]){{0,10}}?"
     r"(?:医院|卫生院|医学院|保健院|疾控中心|附院|附一|附二|医大一院|医大二院)"
 )
-_COUNTY: Final = re.compile(
-    r"(?:(?<=[在住于去到是省市州从回])|(?<![\u4e00-\u9fff])|(?<=来自))(?P<county>[\u4e00-\u9fff]{2,3}(?:县("
-    r"?!城|里|级)|自治州|街道(?!办)))"
-    r"|(?:(?<=[在住于省市州])|(?<![\u4e00-\u9fff]))(?P<area>[\u4e00-\u9fff]{2}(?:区|镇(?![静痛定咳])|乡"
-    r"|村(?!医|卫))(?![域别间分]))"
-    r"|(?P<estate>[\u4e00-\u9fff]{2,5}(?:路|街|大道)\d{1,4}(?:号|弄))"
+_COUNTY = re.compile(
+    r"(?:(?<=[在住于去到是省市州从回])|(?<![\u4e00-\u9fff])|(?<=来自))(?P<county>[\u4e00-\u9fff]{2,3}(?:县(?!城"
+    r"|里|级)|自治州|街道(?!办)))|(?:(?<=[在住于省市州])|(?<![\u4e00-\u9fff]))(?P<area>[\u4e00-\u9fff]{2}(?:区"
+    r"|镇(?![静痛定咳])|乡|村(?!医|卫))(?![域别间分]))|(?P<estate>[\u4e00-\u9fff]{2,5}(?:路|街|大道)\d{1,4}(?:号"
+    r"|弄))"
 )
-_NOT_COUNTY: Final = re.compile(f"{_FUNCTION}|当地|本地|[小大邻该各]县")
-_NOT_AREA: Final = re.compile(
+_NOT_COUNTY = re.compile(f"{_FUNCTION}|当地|本地|[小大邻该各]县")
+_NOT_AREA = re.compile(
     "[缘建议病疫肝肾胃心胸背枕腰颈腹颞额顶叶肺脐地郊城山灾社小辖园牧景库矿院中盲特全各风险污染清洁留观重城农乡"
     "高老东西南北前后左右上下本外市整同每这那哪我你他的个冰牙骨腺淋耳眼鼻口手脚膝踝髋肩肘臀臂腿"
     "隔离功能皮部诊术禁战灰黑白红黄暗亮阴影流行肿块疼痛敏感三角会阴周]"
 )
-_BOUNDARY: Final = re.compile(r"[\s,，。.!！?？;；:：、~～()（）\[\]【】\"“”\n]")
-_GREETING_BEFORE: Final = re.compile("(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$")
+_BOUNDARY = re.compile(r"[\s,，。.!！?？;；:：、~～()（）\[\]【】\"“”\n]")
+_GREETING_BEFORE = re.compile("(?:你好|您好|感谢|谢谢|尊敬的|请问|请教|麻烦|多谢|敬爱的)$")
 
 
-_NOT_NAMES: Final = word_list("chinese", "not names")
-_NOT_IN_NAMES: Final = characters("particles") | characters("body and illness")
-_NOT_AFTER_RARE: Final = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
-_PET_NAME: Final = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
-_NOT_PET_NAMES: Final = word_list("chinese", "not pet names")
+_NOT_NAMES = word_list("chinese", "not names")
+_NOT_IN_NAMES = characters("particles") | characters("body and illness")
+_NOT_AFTER_RARE = (_NOT_GIVEN - frozenset("小明晨")) | _NOT_IN_NAMES
+_PET_NAME = re.compile(r"([\u4e00-\u9fff])\1|[小大豆糖果乐豆萌][\u4e00-\u9fff]|[\u4e00-\u9fff](?:宝|仔|妞)")
+_NOT_PET_NAMES = word_list("chinese", "not pet names")
 
 
 def _name_before(text: str, title_at: int) -> int | None:
@@ -209,7 +201,7 @@ def _is_signed(match: re.Match[str]) -> bool:
     return match.lastgroup is not None and _is_full_name(match[match.lastgroup])
 
 
-_NAME_RULES: Final[tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...]] = (
+_NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_INTRODUCED, _is_introduced),
     (_RELATED, _is_related),
     (_I_AM, _is_i_am),
@@ -240,35 +232,31 @@ def chinese_names(view: View) -> Iterator[tuple[int, int]]:
             yield from (m.span() for m in listed)
 
 
-_CHAIN: Final = re.compile(
+_CHAIN = re.compile(
     rf"(?:(?!{_FUNCTION})[\u4e00-\u9fff]){{1,6}}?(?P<unit>市|(?<!地)区(?!域)|县|旗|镇|乡|街道|村(?!医)|屯|社区"
     r"|小区|开发区|路(?!上|口)|大街|街|巷|家园|花园|公寓|新村|苑)"
 )
-_FINE: Final = word_list("chinese", "fine units")
-_DOOR: Final = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])" + one_of(
+_FINE = word_list("chinese", "fine units")
+_DOOR = r"(?:[A-Za-z]?\d{1,5}(?:[-—]\d{1,4}){0,2}|[一二三四五六七八九十]{1,3}|[A-Za-z])" + one_of(
     "chinese", "doors"
 )
-_ADDRESS: Final = re.compile(
+_ADDRESS = re.compile(
     rf"{_any('estates')}(?:[\u4e00-\u9fff]{{0,3}}(?:段|支路|[东西南北]路))?(?:{_DOOR}[ ，,]?)+"
     r"(?:[A-Za-z]?\d{2,4}(?:室|房|户)?(?![\d年月日.%]))?"
 )
-_LIVES: Final = re.compile(
+_LIVES = re.compile(
     r"(?:住在?|老家(?:是|在)|家在|家住|居住(?:在|于)|地址(?:是|为|在)?[:：]?|户籍(?:地|所在地)?(?:是|为)?[:：]?"
     r"|住址(?:是|为)?[:：]?|搬到了?|寄到|邮寄到|送到|籍贯[:：]?|家庭住址[:：]?)\s?"
     rf"(?P<place>(?:(?!{_FUNCTION}|院)[\u4e00-\u9fffA-Za-z0-9]){{2,14}}?{_any('homes')})"
     r"(?![\u4e00-\u9fff]{0,1}医院)"
 )
-_POSTCODE: Final = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
-_PROVINCE_BEFORE: Final = re.compile(
-    rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$"
-)
-_ADDRESS_STOP: Final = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
-_NOT_ESTATE: Final = word_list("chinese", "not estates")
+_POSTCODE = re.compile(r"(?:邮编|邮政编码)(?:是|为)?[\s:：]{0,2}(?P<code>\d{6})(?!\d)")
+_PROVINCE_BEFORE = re.compile(rf"(?:{_PROVINCES})(?:省|市|自治区|壮族自治区|回族自治区|维吾尔自治区)?[ ，,]?$")
+_ADDRESS_STOP = re.compile(rf"(?:{_FUNCTION}|[住家址：:，,。\s\n是为于叫至])")
+_NOT_ESTATE = word_list("chinese", "not estates")
 
 
-_GENERIC_PLACE: Final = re.compile(
-    rf"(?:[一二两三四五六七八九十几]楼|{_any('generic home words')})*{_any('homes')}"
-)
+_GENERIC_PLACE = re.compile(rf"(?:[一二两三四五六七八九十几]楼|{_any('generic home words')})*{_any('homes')}")
 
 
 def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:

@@ -8,7 +8,6 @@ import hashlib
 import hmac
 import re
 from bisect import bisect_left
-from typing import Final
 
 from medlive.deidentify.chinese import chinese_names, chinese_places
 from medlive.deidentify.english import english_names, english_places
@@ -17,22 +16,22 @@ from medlive.deidentify.numbers import net_addresses, numeric_identifiers
 
 __all__ = ["Identifier", "IdentifierKind", "find_identifiers", "keyed_handle", "redact"]
 
-_ROLE_WORDS: Final = frozenset(("asker", "patient", "doctor", "physician", "other"))
-_LATIN: Final = re.compile(r"[A-Za-z]{3}")
-_HAN: Final = re.compile(r"[\u3400-\u9fff]")
-_BETWEEN: Final = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
-_CODE: Final = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
-_OTHERS: Final = re.compile(
+_ROLE_WORDS = frozenset(("asker", "patient", "doctor", "physician", "other"))
+_LATIN = re.compile(r"[A-Za-z]{3}")
+_HAN = re.compile(r"[\u3400-\u9fff]")
+_BETWEEN = re.compile(r"[ \t,，、.#-]{0,3}|,? ?(?:in|near) ")
+_CODE = re.compile(r"[ ,-]{1,3}(?:\d{6}|\d{5}(?:-\d{4})?)(?!\d)")
+_OTHERS = re.compile(
     r"(?:(?:员工|职工|同事|同学|学生|乘客|家属|邻居|接触者|密接者?|(?:同行|接触|密接|隔离|相关|确诊)人员)的?(?:个人|基本|具体|详细|登记)?"
     r"(?:信息|资料|名单)(?:如下)?|(?<![a-z])(?:employee|staff|co-?worker|colleague|contact|passenger|student|relative)s?(?:'s?)?"
     r" (?:details?|information|info|data|list))\s?[:：](?P<line>[^\n]{0,500})(?P<more>(?:\n[^\n]{0,500}){0,30})"
 )
-_FIELD: Final = re.compile(
+_FIELD = re.compile(
     r"姓名|性别|年龄|出生|电话|手机|身份证|住址|地址|工号|学号|单位|部门|籍贯|(?<![a-z])(?:name|phone|tel|mobile|e-?mail"
     r"|address|dob|date of birth|id|employee no|department|sex|age)(?![a-z])"
 )
-_WHERE: Final = (IdentifierKind.PLACE, IdentifierKind.ADDRESS)
-_ROUNDS: Final = 64
+_WHERE = (IdentifierKind.PLACE, IdentifierKind.ADDRESS)
+_ROUNDS = 64
 
 
 def keyed_handle(handle: str, key: bytes) -> str:

@@ -5,7 +5,6 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 
 import re
 from functools import partial
-from typing import Final
 
 from medlive.deidentify.identifiers import (
     Candidates,
@@ -18,117 +17,113 @@ from medlive.deidentify.identifiers import (
 )
 
 _any = partial(one_of, "english")
-_GIVEN: Final = word_list("english", "given names")
-_GIVEN_WORDS: Final = word_list("english", "given words")
-_SURNAMES: Final = word_list("english", "surnames")
-_NOT_NAMES: Final = word_list("english", "not names")
-_NOT_AFTER_TITLE: Final = word_list("english", "not after title")
-_CITIES: Final = word_list("english", "cities")
-_STATE_NAMES: Final = _any("states")
-_KNOWN: Final = _GIVEN | _SURNAMES
-_SMALL_NAMES: Final = _KNOWN - word_list("english", "surname words")
-_CAP: Final = "[A-ZÀ-ÖØ-Þ]"
-_LOW: Final = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
-_WORD: Final = re.compile(
+_GIVEN = word_list("english", "given names")
+_GIVEN_WORDS = word_list("english", "given words")
+_SURNAMES = word_list("english", "surnames")
+_NOT_NAMES = word_list("english", "not names")
+_NOT_AFTER_TITLE = word_list("english", "not after title")
+_CITIES = word_list("english", "cities")
+_STATE_NAMES = _any("states")
+_KNOWN = _GIVEN | _SURNAMES
+_SMALL_NAMES = _KNOWN - word_list("english", "surname words")
+_CAP = "[A-ZÀ-ÖØ-Þ]"
+_LOW = "[a-zß-öø-ÿāăąćčďđēėęěğīıłńňőřśşšţťūůűźżž]"
+_WORD = re.compile(
     rf"(?:(?:O'|Mc|Mac|De|Van|Von|Al-|El-)?{_CAP}{_LOW}+(?:['-]{_CAP}?{_LOW}+)*|[A-Z]{{2,}}(?![A-Za-z])"
     r"|[A-Z](?:\.|(?=\s))(?![A-Za-z]))"
 )
-_SMALL_WORD: Final = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
-_GAP: Final = re.compile(r"[ \t]{1,2}")
-_POSSESSIVE: Final = re.compile(r"'s?$")
-_AFTER_NAME: Final = word_list("english", "after eponyms")
+_SMALL_WORD = re.compile(rf"{_LOW}+(?:['-]{_LOW}+)?")
+_GAP = re.compile(r"[ \t]{1,2}")
+_POSSESSIVE = re.compile(r"'s?$")
+_AFTER_NAME = word_list("english", "after eponyms")
 
-_TITLE: Final = re.compile(
-    r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor"
-    r"|rev|sir|madam|md|pa)(?![a-z'])"
-    r"(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
+_TITLE = re.compile(
+    r"(?:(?<![a-z])|(?<=[a-z])(?=D))(?:dr|drs|doctor|prof|professor|mr|mrs|ms|miss|nurse|np|sister|pastor|rev|sir"
+    r"|madam|md|pa)(?![a-z'])(?:\.?[ \t]{0,2}|\. ?)(?:\((?:mrs?|ms|miss)\.?\) ?)?"
 )
-_GLUED_TITLE: Final = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
-_SURE_TITLES: Final = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
-_MY_NAME: Final = re.compile(
+_GLUED_TITLE = re.compile(r"(?<=[a-z])(?:Dr|DR)\b\.?[ ]{0,2}")
+_SURE_TITLES = ("dr", "drs", "prof", "professor", "mr", "mrs", "miss", "doctor")
+_MY_NAME = re.compile(
     r"(?:names?(?: of [a-z ]{3,20}?)?(?:(?:'s| is|s| was| are)(?: also)?[\s:]{1,3}"
     rf"|\s?(?:[:：=]|-\s)\s?)(?:mr |mrs |ms |dr )?|{_any('person labels')}\s?[:：]\s?)"
 )
-_I_AM: Final = re.compile(rf"(?<![a-z']){_any('before a name')}\s")
-_INTRODUCING: Final = word_list("english", "introducing")
-_NAMING: Final = word_list("english", "naming")
-_AFTER_I_AM: Final = re.compile(
+_I_AM = re.compile(rf"(?<![a-z']){_any('before a name')}\s")
+_INTRODUCING = word_list("english", "introducing")
+_NAMING = word_list("english", "naming")
+_AFTER_I_AM = re.compile(
     r",?\s(?:from|aged?|\d|a \d|and i|here|\(|mother|father|wife|husband|son of|daughter of|writing|living"
     r"|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)"
 )
-_WHOSE: Final = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
-_BEFORE_RELATIVE: Final = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
-_RELATIVES: Final = word_list("english", "relatives")
-_NEVER_IN_NAME: Final = _NOT_NAMES | _RELATIVES
-_SIGN_OFF: Final = re.compile(
+_WHOSE = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
+_BEFORE_RELATIVE = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
+_RELATIVES = word_list("english", "relatives")
+_NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
+_SIGN_OFF = re.compile(
     rf"(?<![a-z])(?:{_any('closings')}|xx+|xo+)[ ]?[,!.:;~ )(\r\n-]{{1,6}}[\s—–~-]{{0,6}}(?=[a-z])"
 )
-_DASHED: Final = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
-_TITLED: Final = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
-_END: Final = re.compile(
+_DASHED = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
+_TITLED = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
+_END = re.compile(
     r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$"
     r"|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
 )
-_SMALL_SIGNERS: Final = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
-_GREETING: Final = re.compile(
+_SMALL_SIGNERS = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
+_GREETING = re.compile(
     r"(?<![a-z])(?:hi|hello|dear|hey|hiya|thanks|thank you|good (?:morning|evening|afternoon|day)"
     r"|greetings|bless you|cheers|@)[ ,]{1,2}(?:again |there )?(?=[a-z])"
 )
-_AFTER_GREETING: Final = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
-_HERE: Final = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
+_AFTER_GREETING = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
+_HERE = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
 
-_FACILITY: Final = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
-_BEFORE_FACILITY: Final = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
-_GENERIC_FACILITY: Final = word_list("english", "generic facility words")
-_SOURCE_BEFORE: Final = re.compile(
+_FACILITY = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
+_BEFORE_FACILITY = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
+_GENERIC_FACILITY = word_list("english", "generic facility words")
+_SOURCE_BEFORE = re.compile(
     r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ "
     r",]*(?:the |from |by |at |of )*$"
 )
-_STATES: Final = (
+_STATES = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
 )
-_STATE_AFTER: Final = re.compile(
+_STATE_AFTER = re.compile(
     rf",\s?(?:(?:{_STATES})(?![A-Za-z])|(?:{_STATE_NAMES})(?![a-z]))(?:\s\d{{5}}(?:-\d{{4}})?(?!\d))?"
 )
-_TOWN_BEFORE: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
-_CITY: Final = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
-_CAPITAL: Final = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
-_NOT_CITY_AFTER: Final = re.compile(rf"[- ]{_any('not after a city')}")
+_TOWN_BEFORE = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}$")
+_CITY = re.compile(rf"(?<![A-Za-z]){alternatives(_CITIES)}(?![^\W\d_])")
+_CAPITAL = re.compile(r"(?<![A-Za-z])[A-Z][a-z]+(?=.[A-Z])")
+_NOT_CITY_AFTER = re.compile(rf"[- ]{_any('not after a city')}")
 
-_SMALL_CITIES: Final = frozenset(map(str.lower, _CITIES)) - word_list("english", "ambiguous cities")
-_SMALL_CITY: Final = re.compile(
-    rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])"
-)
+_SMALL_CITIES = frozenset(map(str.lower, _CITIES)) - word_list("english", "ambiguous cities")
+_SMALL_CITY = re.compile(rf"(?<![a-z])(?:in|from|near|at|to)\s(?P<city>{alternatives(_SMALL_CITIES)})(?![a-z])")
 
-_SURE_SUFFIX: Final = word_list("english", "sure street suffixes")
-_SUFFIX: Final = _any("street suffixes")
-_STREET: Final = re.compile(
+_SURE_SUFFIX = word_list("english", "sure street suffixes")
+_SUFFIX = _any("street suffixes")
+_STREET = re.compile(
     r"(?<![\d.,/a-z-])(?P<no>\d{1,5}[a-d]?(?:[/-]\d{1,4})?),? (?P<name>(?:(?:n|s|e|w|ne|nw|se|sw|north"
     r"|south|east|west)\.? )?(?:(?:[a-z]+(?:'s)?|\d{1,3}(?:st|nd|rd|th)|st\.)[ ]){1,3}?)"
     rf"(?P<suffix>{_SUFFIX})(?![a-z])\.?(?: (?:n|s|e|w|ne|nw|se|sw|north|south|east|west)(?![a-z]))?(?: "
     r"?#? ?\d{1,3}(?= ?,))?"
 )
-_DIGIT: Final = re.compile("[0-9]")
-_NOT_STREET: Final = word_list("english", "not streets")
-_UNIT: Final = re.compile(
+_DIGIT = re.compile("[0-9]")
+_NOT_STREET = word_list("english", "not streets")
+_UNIT = re.compile(
     r"(?<![a-z])(?:apt|apartment|unit|suite|ste|flat|room|rm|floor|house|plot|door|h\.?|building|bldg|lot"
     r"|block|p\.?\s?o\.? ?box|box)\.? ?(?:no\.? ?|number |#)? "
     r"?(?P<id>[a-z]?-?\d{1,5}[a-z]?(?:[/-]\d{1,4})?|[a-h]\d{0,3})(?![a-z0-9.%])"
 )
-_POSTCODE_END: Final = re.compile(r" [0-9](?:[0-9]{4}|[A-Z]{2}|[A-Z][0-9])")
-_SURE_UNIT: Final = re.compile(
+_POSTCODE_END = re.compile(r" [0-9](?:[0-9]{4}|[A-Z]{2}|[A-Z][0-9])")
+_SURE_UNIT = re.compile(
     r"(?:apt|apartment|p\.?\s?o\.? ?box|flat (?:no)?|suite|house no|h\.? ?no|plot no|door no|plot)"
 )
-_POSTCODE: Final = re.compile(
+_POSTCODE = re.compile(
     rf"(?:(?<![A-Za-z])(?:{_STATES}|{_STATE_NAMES}),?\s\d{{5}}(?:-\d{{4}})?(?![\d-]))"
     r"|(?<![A-Za-z0-9])(?:[A-PR-UWYZ][A-HK-Y]?\d[A-HJKMNPRV-Y\d]? \d[ABD-HJLNP-UW-Z]{2}"
     r"|[ABCEGHJ-NPRSTVXY]\d[ABCEGHJ-NPRSTV-Z] \d[ABCEGHJ-NPRSTV-Z]\d)(?![A-Za-z0-9])"
 )
-_POSTCODE_LABEL: Final = re.compile(
-    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| "
-    r"no\.?)?[\s:-]{1,3}(?P<code>\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? "
-    r"?\d[a-z]{2})(?![a-z0-9])"
+_POSTCODE_LABEL = re.compile(
+    r"(?<![a-z])(?:zip ?code|zip|postal ?code|post ?code|pin ?code|pincode|pin)(?: is| no\.?)?[\s:-]{1,3}(?P<code>"
+    r"\d{5}(?:-\d{4})?|\d{3} ?\d{3}|[a-z]{1,2}\d[a-z\d]? ?\d[a-z]{2})(?![a-z0-9])"
 )
 
 
@@ -210,9 +205,9 @@ def _may_be_title(view: View, match: re.Match[str], title: str) -> bool:
     return not (view.text[at].islower() and (on_street or title in _CAPITAL_AFTER))
 
 
-_CAPITAL_AFTER: Final = ("doctor", "np", "md", "pa", "sister", "nurse", "sir", "madam", "ms")
-_ALSO_WORDS: Final = ("np", "md", "pa", "sister", "sir", "madam", "nurse", "rev", "pastor")
-_STREET_END: Final = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
+_CAPITAL_AFTER = ("doctor", "np", "md", "pa", "sister", "nurse", "sir", "madam", "ms")
+_ALSO_WORDS = ("np", "md", "pa", "sister", "sir", "madam", "nurse", "rev", "pastor")
+_STREET_END = re.compile(r"(?<![\d.])\d{1,5} [a-z]+ $")
 
 
 def _after_labels(view: View) -> Candidates:
@@ -231,7 +226,7 @@ def _after_labels(view: View) -> Candidates:
         yield IdentifierKind.NAME, at, end if end > at else _name_end(view, at, known=True)
 
 
-_MINE: Final = re.compile(r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$")
+_MINE = re.compile(r"(?<![a-z])(?:my|his|her)\s(?:(?:full|first|last|good|real|nick) ?)?$")
 
 
 def _introductions(view: View) -> Candidates:
@@ -274,7 +269,7 @@ def _relatives(view: View) -> Candidates:
                 yield IdentifierKind.NAME, at, end
 
 
-_AFTER_RELATIVE: Final = re.compile(
+_AFTER_RELATIVE = re.compile(
     r"[\s,]{1,2}(?:is|was|has|had|who|and|\d|aged?|will|got|started|takes|says|needs|just|also|does|did"
     r"|can|keeps|\()|[.!?]|'s\b|$|,"
 )
@@ -377,7 +372,7 @@ def _towns(view: View) -> Candidates:
             yield IdentifierKind.PLACE, *match.span("city")
 
 
-_AFTER_STREET: Final = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]")
+_AFTER_STREET = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]")
 
 
 def _streets(view: View) -> Candidates:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from enum import StrEnum
 from functools import cache
 from importlib import resources
-from typing import Final, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 
 class IdentifierKind(StrEnum):
@@ -46,14 +46,14 @@ Candidate = tuple[IdentifierKind, int, int]
 """Kind, start and end in a `View`."""
 Candidates = Iterator[Candidate]
 
-_INVISIBLE: Final = re.compile(
+_INVISIBLE = re.compile(
     r"[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f\u00ad\u034f\u061c\u115f\u1160\u180b-\u180e\u200b-\u200f\u202a-\u202e"
     r"\u2060-\u206f\u20e3\u3164\ufe00-\ufe0f\ufeff\ufff9-\ufffb\ud800-\udfff]"
 )
-_WIDE: Final = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
-_DIGIT_ROWS: Final = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
+_WIDE = "".join(map(chr, [*range(0xFF10, 0xFF1A), *range(0xFF21, 0xFF3B), *range(0xFF41, 0xFF5B)]))
+_DIGIT_ROWS = (0x660, 0x6F0, 0x966, 0x9E6, 0xE50)
 """The zeros of other scripts."""
-_FOLDED: Final = str.maketrans(
+_FOLDED = str.maketrans(
     {c: chr(ord(c) - 0xFEE0) for c in _WIDE + "＠．－＋＿＃／"}
     | {chr(row + n): str(n) for row in _DIGIT_ROWS for n in range(10)}
     | {chr(0x1D7CE + n): str(n % 10) for n in range(50)}  # the digits of mathematics
@@ -65,8 +65,8 @@ _FOLDED: Final = str.maketrans(
         )
     )
 )
-_CIRCLED: Final = re.compile("[⓪①②③④⑤⑥⑦⑧⑨]{7,}")
-_CIRCLED_DIGITS: Final = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
+_CIRCLED = re.compile("[⓪①②③④⑤⑥⑦⑧⑨]{7,}")
+_CIRCLED_DIGITS = str.maketrans("⓪①②③④⑤⑥⑦⑧⑨", "0123456789")
 
 
 class View:

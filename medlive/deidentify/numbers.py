@@ -3,154 +3,145 @@
 import re
 from contextlib import suppress
 from functools import lru_cache, partial
-from typing import Final
 
 from medlive.deidentify.identifiers import Candidate, Candidates, IdentifierKind, View, matches, one_of, word_list
 
 _any = partial(one_of, "english")
-_EMAIL: Final = re.compile(
+_EMAIL = re.compile(
     r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}@[a-z0-9-]{1,63}(?:\.[a-z0-9-]{1,63}){1,4}(?<![.-])"
 )
-_DOT: Final = r"\s?(?:\.|[(\[{]\s?(?:dot|\.)\s?[)\]}]|(?<=\s)dot(?=\s)|点|。)\s?"
-_SPELLED_EMAIL: Final = re.compile(
-    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}"
-    r"(?:\s?(?:点|下划线)\s?[a-z0-9_-]{1,30}|\s(?:dot|underscore|dash)\s[a-z0-9_-]{1,30}){0,3}"
-    r"(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
+_DOT = r"\s?(?:\.|[(\[{]\s?(?:dot|\.)\s?[)\]}]|(?<=\s)dot(?=\s)|点|。)\s?"
+_SPELLED_EMAIL = re.compile(
+    r"(?<![a-z0-9._%+-])[a-z0-9_%+-][a-z0-9._%+-]{0,63}(?:\s?(?:点|下划线)\s?[a-z0-9_-]{1,30}|\s(?:dot|underscore"
+    r"|dash)\s[a-z0-9_-]{1,30}){0,3}(?:\s?[(\[{<]\s?(?:at|@)\s?[)\]}>]\s?|\sat\s|\s?艾特\s?|\s?@\s?|#)"
     rf"[a-z0-9-]{{2,63}}(?:{_DOT}(?:com|net|org|edu|cn|co|uk|in|gov|info|io|me|ac|example))+(?![a-z0-9])"
 )
-_SPELLED: Final = re.compile(r"dot|underscore|点|艾特|[(\[{<] ?at|@")
+_SPELLED = re.compile(r"dot|underscore|点|艾特|[(\[{<] ?at|@")
 """Without one of these, "at example.org" is a place to look and not an address to write to."""
-_URL_TAIL: Final = r"[^\s<>\"'，。；！）)】》\u4e00-\u9fff]"
-_URL: Final = re.compile(
+_URL_TAIL = r"[^\s<>\"'，。；！）)】》\u4e00-\u9fff]"
+_URL = re.compile(
     rf"(?:https?|hxxps?)://{_URL_TAIL}+(?<![.,;:!?\]])|(?<![a-z0-9])www\.{_URL_TAIL}+(?<![.,;:!?\]])"
-    r"|(?<![a-z0-9@._-])[a-z0-9][a-z0-9-]{0,40}(?:\.[a-z0-9-]{2,40}){0,2}"
-    r"\.(?:(?:com|net|org|cn|edu|gov|info|io|xyz|top|vip|co\.uk|co\.in|example|test)(?![a-z0-9])"
-    r"|[a-z]{2,4}(?=/[a-z0-9]))"
+    r"|(?<![a-z0-9@._-])[a-z0-9][a-z0-9-]{0,40}(?:\.[a-z0-9-]{2,40}){0,2}\.(?:(?:com|net|org|cn|edu|gov|info|io"
+    r"|xyz|top|vip|co\.uk|co\.in|example|test)(?![a-z0-9])|[a-z]{2,4}(?=/[a-z0-9]))"
     rf"(?:[/?:]{_URL_TAIL}*(?<![.,;:!?\]]))?"
 )
-_HANDLE: Final = re.compile(
+_HANDLE = re.compile(
     r"(?<![A-Za-z0-9_.@])@ ?(?:[A-Za-z0-9_][A-Za-z0-9_.-]{1,30}(?<![.-])|[\u4e00-\u9fff][\w]{1,14})"
 )
-_USER: Final = re.compile(
-    r"(?<![a-z0-9/])/?u/(?P<reddit>[a-z0-9_-]{3,20})"
-    r"|(?<![a-z])(?:user ?name|screen ?name|user ?id|handle|nick ?name|gamertag|login)(?: is|:|：|=)\s{0,2}"
-    r"(?P<user>[a-z0-9_.-]{3,30})(?<![.-])"
-    r"|(?:用户名|昵称|网名|账号名|论坛id|(?<![a-z0-9_])id)(?:是|叫|为|:|：)\s{0,2}(?P<nick>[\w.-]{2,20})"
+_USER = re.compile(
+    r"(?<![a-z0-9/])/?u/(?P<reddit>[a-z0-9_-]{3,20})|(?<![a-z])(?:user ?name|screen ?name|user ?id|handle"
+    r"|nick ?name|gamertag|login)(?: is|:|：|=)\s{0,2}(?P<user>[a-z0-9_.-]{3,30})(?<![.-])|(?:用户名|昵称|网名"
+    r"|账号名|论坛id|(?<![a-z0-9_])id)(?:是|叫|为|:|：)\s{0,2}(?P<nick>[\w.-]{2,20})"
 )
-_NOT_A_NICK: Final = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
+_NOT_A_NICK = re.compile(r"\d{1,3}|\d+[a-z]{1,3}|(?:not|the|my|a|is|or|in)\b.*")
 
-_MESSENGER: Final = re.compile(
+_MESSENGER = re.compile(
     rf"(?:(?:{_any('messengers')}|(?<![a-z0-9])(?:v\+?x|wx)(?![a-z])"
-    r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter|tg)(?![a-z])"
-    r"|(?:加我?|➕|\+)v(?![a-z]))"
-    r"(?:的?(?:群号?|同号|号码?|账号|名|昵称|搜)|\s?(?:id|number|no\.?|handle|account|(?:user ?)?name)(?![a-z]))?"
-    r"(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)"
-    r"(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}"
-    r"|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
+    r"|(?<![a-z0-9])(?:line\sid|kakao(?:talk)?|snap(?:chat)?|insta(?:gram)?|ig|discord|facebook|fb|twitter"
+    r"|tg)(?![a-z])|(?:加我?|➕|\+)v(?![a-z]))(?:的?(?:群号?|同号|号码?|账号|名|昵称|搜)|\s?(?:id|number|no\.?"
+    r"|handle|account|(?:user ?)?name)(?![a-z]))?(?:[\s:：.=是为叫搜(（]{1,4}|(?=\d)|(?<=号)|(?<=[信v])(?=[a-z0-9]"
+    r"))(?:(?:is|me at|on|at|me)[\s:@]{1,2})?)(?P<id>@?[a-z](?:[-_.]?[a-z0-9_])*|live:[a-z0-9_.-]{3,30}"
+    r"|\+?\d[\d -]{3,15}\d|\d[a-z0-9_]{4,19}|[零〇一二三四五六七八九幺]{5,12})(?:#\d{4})?"
 )
 
-_SEPARATORS: Final = r"[ .()\-·\t\u2022]"
-_RUN: Final = re.compile(
+_SEPARATORS = r"[ .()\-·\t\u2022]"
+_RUN = re.compile(
     rf"(?<![\d,/])(?<!\d\.)\(?(?:\+ ?|00)?\(?\d(?:{_SEPARATORS}{{0,2}}\d|-?[OoIl](?=[OoIl]?[-. ]?\d)){{5,22}}"
     r"(?:[- ]?[Xx](?![A-Za-z0-9]))?"
 )
-_LOOKALIKE: Final = str.maketrans("OoIl", "0011")
-_NANP: Final = re.compile(r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}")
-_CN_MOBILE: Final = (
+_LOOKALIKE = str.maketrans("OoIl", "0011")
+_NANP = re.compile(r"(?:\+?1[-. ]{0,2})?\(?[2-9]\d{2}(?:\)[-. ]?|[-. ])\d{3}[-. ]\d{4}|\+?1[2-9]\d{9}")
+_CN_MOBILE = (
     r"1[3-9]\d[- .]{0,2}(?:\d{4}[- .]{0,2}\d{4}|\d{3}[- .]\d{5}|\d{2}[- .]\d{3}[- .]\d{3}|\d{3}[- "
     r".]\d{3}[- .]\d{2})"
 )
-_CN_PHONE: Final = re.compile(
+_CN_PHONE = re.compile(
     rf"(?:(?:\+|00)?86[- ]{{0,2}})?(?:{_CN_MOBILE}|[48]00[- ]?\d{{3,4}}[- ]?\d{{3,4}})"
     r"|(?:(?:\+|00)86[- ]?)?\(?0\d{2,3}\)?[- ]{1,2}\d{3,4}[- ]?\d{4}|0(?:10|2\d)\d{8}"
 )
-_SPACED_MOBILE: Final = re.compile(r"1(?:[-. ]{1,2}\d){10}")
-_NATIONAL: Final = re.compile(
+_SPACED_MOBILE = re.compile(r"1(?:[-. ]{1,2}\d){10}")
+_NATIONAL = re.compile(
     r"0\d{2,4}[- ]\d{3,4}[- ]?\d{3,4}|07\d{3}[- ]?\d{3}[- ]?\d{3}|07\d{9}|04\d{2}[- ]?\d{3}[- ]?\d{3}"
     r"|[6-9]\d{4}[- ]?\d{5}|09\d{2}-?\d{3}-?\d{3}|03\d{2}[- ]\d{7}|\(0\d{2,4}\) ?\d{3,4}[- ]?\d{3,4}"
 )
-_PHONE_LABEL: Final = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$")
-_NOT_A_PHONE_LABEL: Final = re.compile(
+_PHONE_LABEL = re.compile(rf"{_any('phone labels')}[^\d\n。，！？]{{0,16}}$")
+_NOT_A_PHONE_LABEL = re.compile(
     r"(?:\b(?:case|order|record|lot|batch|ref|study|patient|account|policy) number|count)[^\d]{0,12}$"
 )
-_SHORT_PHONE: Final = re.compile(r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}")
-_SSN: Final = re.compile(r"\d{3}-\d{2}-\d{4}")
+_SHORT_PHONE = re.compile(r"\(?\d{2,4}\)?[-. ]\d{3,4}(?:[-. ]\d{3,4})?|\d{7,12}|\d{3,4}[ -]\d{3,4}")
+_SSN = re.compile(r"\d{3}-\d{2}-\d{4}")
 
-_HAN_DIGITS: Final = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
-_HAN_RUN: Final = re.compile(
+_HAN_DIGITS = "零〇○一二三四五六七八九幺壹贰叁肆伍陆柒捌玖"
+_HAN_RUN = re.compile(
     rf"[{_HAN_DIGITS}\d][{_HAN_DIGITS}\d][ -]?[{_HAN_DIGITS}\d](?:[ ，,-]?[{_HAN_DIGITS}\d]){{4,22}}[Xx]?"
 )
-_HAN_DIGITS_3: Final = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
-_HAN_VALUES: Final = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
-_EN_DIGIT: Final = f"(?:{_any('digits')}|[0-9])"
-_EN_RUN: Final = re.compile(rf"(?<![a-z]){_EN_DIGIT}(?:[ ,.-]{{1,2}}{_EN_DIGIT}(?![a-z0-9])){{6,18}}")
-_EN_WORD: Final = re.compile("zero|oh|one|two|three|four|five|six|seven|eight|nine")
+_HAN_DIGITS_3 = re.compile(rf"[{_HAN_DIGITS}][ ，,-]?[{_HAN_DIGITS}\d][ ，,-]?[{_HAN_DIGITS}]")
+_HAN_VALUES = str.maketrans(_HAN_DIGITS + "，,", "00012345678911" + "23456789" + "  ")
+_EN_DIGIT = f"(?:{_any('digits')}|[0-9])"
+_EN_RUN = re.compile(rf"(?<![a-z]){_EN_DIGIT}(?:[ ,.-]{{1,2}}{_EN_DIGIT}(?![a-z0-9])){{6,18}}")
+_EN_WORD = re.compile("zero|oh|one|two|three|four|five|six|seven|eight|nine")
 
-_IDENTITY_LABELS: Final = tuple(word_list("chinese", "identity labels"))
-_RECORD_LABELS: Final = tuple(word_list("chinese", "record labels"))
-_NUMBER_ZH: Final = re.compile(
+_IDENTITY_LABELS = tuple(word_list("chinese", "identity labels"))
+_RECORD_LABELS = tuple(word_list("chinese", "record labels"))
+_NUMBER_ZH = re.compile(
     r"(?:号码?|证|护照|条码|条形码|编号|卡)[\s:：.#是为=]{0,4}(?P<id>[a-z]{0,6}-?\d[\da-z-]{3,24}(?<!-))"
 )
-_RECORD_EN: Final = re.compile(
+_RECORD_EN = re.compile(
     r"(?:(?P<label>(?<![a-z0-9])(?:mrn|ssn|npi|mbi|itin|dln?|passport|licen[cs]e|medicare|aadhaar|pan|dea"
-    r"|social security|social|uhid|opd|ipd|crn)"
-    r"(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z0-9])(?:number|num|nos?|id|card)(?![a-z])|#)"
-    r"(?:\s?\([a-z ]{2,8}\))?"
-    r"[\s.:：#=-]{0,4}(?:(?:is|was)[\s:]{1,2})?(?P<id>(?:[a-z]{1,5}[- ]?)?\d[\da-z]*(?:-[\da-z]+)*))"
+    r"|social security|social|uhid|opd|ipd|crn)(?:\s?(?:number|num|no\.?|id|#|card))?|(?<![a-z0-9])(?:number|num"
+    r"|nos?|id|card)(?![a-z])|#)(?:\s?\([a-z ]{2,8}\))?[\s.:：#=-]{0,4}(?:(?:is|was)[\s:]{1,2})?(?P<id>(?:[a-z]{1,"
+    r"5}[- ]?)?\d[\da-z]*(?:-[\da-z]+)*))"
 )
-_SPACED_ID: Final = re.compile(
+_SPACED_ID = re.compile(
     r"\d{3}[ .]\d{2}[ .]\d{4}|\d{4}[ -]\d{4}[ -]\d{4}|\d{3}[ -]\d{3}[ -]\d{4}|[1-9][a-z][a-z0-9]\d[ "
     r"-][a-z][a-z0-9]\d[ -][a-z]{2}\d{2}"
 )
-_RECORD_LABEL: Final = re.compile(
+_RECORD_LABEL = re.compile(
     rf"(?:(?P<id>{_any('identity words')}(?:['s]{{0,2}}))|(?P<record>{_any('record words')}))"
     r"(?:\s(?:card|licen[cs]e|record|security|file|chart|id|registration|account))?\s?$"
 )
-_MBI: Final = re.compile(
+_MBI = re.compile(
     r"(?<![a-z0-9])[1-9][ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]\d-?[ac-hj-km-np-rt-y][ac-hj-km-np-rt-y0-9]"
     r"\d-?[ac-hj-km-np-rt-y]{2}\d{2}(?![a-z0-9])"
 )
-_BIRTH_SIGN: Final = re.compile("出生|生日|生于|生辰|生人|生的|诞生|[日号月\\d]生")
-_TRIP: Final = re.compile(
+_BIRTH_SIGN = re.compile("出生|生日|生于|生辰|生人|生的|诞生|[日号月\\d]生")
+_TRIP = re.compile(
     r"(?:航班|车次|乘坐|乘|坐|高铁|火车|动车|列车)(?:号|的|了|是|[:：\s])?(?P<trip>[a-z]{1,2}\d{2,4})(?![a-z\d])"
     r"|(?<![a-z])flight (?:no\.? |number )?(?P<flight>[a-z]{2}\s?\d{2,4})(?![a-z\d])"
 )
 
-_MONTH: Final = (
+_MONTH = (
     "(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?"
     r"|nov(?:ember)?|dec(?:ember)?)\.?"
 )
-_DATE_EN: Final = (
+_DATE_EN = (
     r"(?:\d{1,4}\s?[-/.]\s?\d{1,2}\s?[-/.]\s?\d{1,4}|\d{1,2} \d{1,2} \d{2,4}"
     rf"|\d{{1,2}}(?:st|nd|rd|th)?(?: of)?[ /-]?{_MONTH}(?:(?:,| of)?[ /-]{{0,2}}'?\d{{2,4}})?"
-    rf"|\d{{4}}[ /-]{_MONTH}[ /-]\d{{1,2}}"
-    rf"|{_MONTH}[ /-]?\d{{1,2}}(?:st|nd|rd|th)?(?:,? ?[ /-]'?\d{{2,4}}|(?!\d))|{_MONTH}[ "
-    r",/-]{1,2}\d{4}|(?:19|20)\d{6}|\d{1,2}/\d{4}"
-    r"|\d{1,2}/\d{1,2}(?![\d/]))"
+    rf"|\d{{4}}[ /-]{_MONTH}[ /-]\d{{1,2}}|{_MONTH}[ /-]?\d{{1,2}}(?:st|nd|rd|th)?(?:,? ?[ /-]'?\d{{2,4}}|(?!\d))"
+    rf"|{_MONTH}[ "
+    r",/-]{1,2}\d{4}|(?:19|20)\d{6}|\d{1,2}/\d{4}|\d{1,2}/\d{1,2}(?![\d/]))"
 )
-_BIRTH_EN: Final = re.compile(
+_BIRTH_EN = re.compile(
     r"(?<![a-z])(?:d[.\s]?o[.\s]?b\.?|date of birth|birth ?da(?:te|y)|bday|b-day"
     r"|born)(?![a-z])(?:\s?\([a-z/ ]{2,12}\))?"
     rf"[\s:：=,.-]{{0,4}}(?:(?:is|was|on|in|the|it's|falls on|being)\s+){{0,3}}(?P<date>{_DATE_EN})(?![a-z\d])"
 )
-_HAN_NUMBER: Final = "[一二三四五六七八九十廿]"
-_DATE_ZH: Final = (
-    r"(?:\d{2,4}\s?年\s?\d{1,2}\s?月(?:份|\s?初?\d{1,2}\s?[日号]?)?|(?:19"
-    r"|20)\d{2}\s?[-/.、]\s?\d{1,2}(?:\s?[-/.、]\s?\d{1,2}(?!\d))?"
-    r"|(?:19|20)\d{6}(?!\d)|(?:19|20)\d{4}(?!\d)|\d{1,2}月初?\d{1,2}[日号]?|\d{2}[-/.]\d{1,2}[-/.]\d{1,2}(?!\d)"
-    rf"|[{_HAN_DIGITS}]{{2,4}}年(?:农历|阳历|阴历)?(?:{_HAN_NUMBER}{{1,2}}|正|冬"
-    rf"|腊)月(?:初?{_HAN_NUMBER}{{1,3}}[日号]?)?"
-    rf"|(?:{_HAN_NUMBER}{{1,2}}|正|冬|腊)月初?{_HAN_NUMBER}{{1,3}}[日号]?)"
+_HAN_NUMBER = "[一二三四五六七八九十廿]"
+_DATE_ZH = (
+    r"(?:\d{2,4}\s?年\s?\d{1,2}\s?月(?:份|\s?初?\d{1,2}\s?[日号]?)?|(?:19|20)\d{2}\s?[-/.、]\s?\d{1,2}(?:\s?[-/.、"
+    r"]\s?\d{1,2}(?!\d))?|(?:19|20)\d{6}(?!\d)|(?:19|20)\d{4}(?!\d)|\d{1,2}月初?\d{1,2}[日号]?|\d{2}[-/.]\d{1,2}[-"
+    r"/.]\d{1,2}(?!\d)"
+    rf"|[{_HAN_DIGITS}]{{2,4}}年(?:农历|阳历|阴历)?(?:{_HAN_NUMBER}{{1,2}}|正|冬|腊)月(?:初?{_HAN_NUMBER}{{1,3}}["
+    rf"日号]?)?|(?:{_HAN_NUMBER}{{1,2}}|正|冬|腊)月初?{_HAN_NUMBER}{{1,3}}[日号]?)"
 )
-_BIRTH_ZH: Final = re.compile(
-    r"(?:出生(?:日期|年月日?|时间|于|在|是|:|：|\s)|出生|(?<!过)生日|生于|生辰)(?:是|为"
-    r"|在)?[\s:：]{0,3}(?:(?:阳历|农历|公历|阴历|身份证上)(?:是)?)?"
-    rf"(?P<date>{_DATE_ZH})"
-    rf"|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产"
+_BIRTH_ZH = re.compile(
+    r"(?:出生(?:日期|年月日?|时间|于|在|是|:|：|\s)|出生|(?<!过)生日|生于|生辰)(?:是|为|在)?[\s:：]{0,3}(?:(?:阳历"
+    r"|农历|公历|阴历|身份证上)(?:是)?)?"
+    rf"(?P<date>{_DATE_ZH})|(?P<before>{_DATE_ZH})[，,]?(?:在[\u4e00-\u9fff]{{2,6}})?(?:早产|剖腹产|剖宫产"
     r"|顺产)?(?:出生(?!体重)|生人|生的|诞生|(?<=[日号月\d])生(?![活病长产理命化意气完孩下]))"
 )
-_PROVINCE_CODES: Final = word_list("chinese", "province codes")
-_WEIGHTS: Final = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
+_PROVINCE_CODES = word_list("chinese", "province codes")
+_WEIGHTS = (7, 9, 10, 5, 8, 4, 2, 1, 6, 3, 7, 9, 10, 5, 8, 4, 2)
 
 
 def _is_chinese_identity(digits: str) -> bool:
@@ -301,7 +292,7 @@ def _records(view: View) -> Candidates:
     yield from matches(IdentifierKind.RECORD_NUMBER, _TRIP, lower)
 
 
-_WEAK_LABELS: Final = ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
+_WEAK_LABELS = ("social", "licence", "license", "pan", "medicare", "card", "dl", "opd", "ipd")
 
 
 def _record(match: re.Match[str], lower: str) -> Candidate | None:
@@ -321,8 +312,8 @@ def _record(match: re.Match[str], lower: str) -> Candidate | None:
     return IdentifierKind.ID_NUMBER if by_state else IdentifierKind.RECORD_NUMBER, start, end
 
 
-_NOT_ACCOUNTS: Final = word_list("english", "not messenger accounts")
-_ACCOUNT_LABEL: Final = re.compile(r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$")
+_NOT_ACCOUNTS = word_list("english", "not messenger accounts")
+_ACCOUNT_LABEL = re.compile(r"(?:id|号|:|：|@|is|是|account|name|handle|加我?v|vx|wx)[\s:：是叫为@]*$")
 
 
 def _messengers(lower: str) -> Candidates:
@@ -336,7 +327,7 @@ def _messengers(lower: str) -> Candidates:
             yield IdentifierKind.MESSENGER, match.start("id"), match.end()
 
 
-_WEB_SIGN: Final = re.compile(r"://|\.[a-z]{2}")
+_WEB_SIGN = re.compile(r"://|\.[a-z]{2}")
 
 
 def net_addresses(view: View) -> Candidates:
