@@ -21,7 +21,7 @@ from medlive.evaluation.grading.verdict import doubt, quoted
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Answer, CallsMade, LogRow
 from medlive.evaluation.scoring.graded import GradedRun, fullest
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
+from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine, EngineIdentity, Reply, Request
@@ -159,23 +159,13 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
     """
     if run.grader is None:
         raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
-    all_scores = [
-        case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), Metric.PAPER)
-        for case in run.run.cases
-    ]
-    known = [
-        (s.score, s.case.case_id, s) for s in all_scores if s.state is CaseState.SCORED and s.score is not None
-    ]
-    order = sorted(known, key=lambda k: k[:2])
-    lowest = [Candidate(s, run.answers[name]) for _, name, s in order[:asked]]
-    states = Counter(s.state.value for s in all_scores if s.state is not CaseState.SCORED)
-    return Bottom(
-        asked=asked,
-        candidates=tuple(c for c in lowest if c.errors),
-        without_error=tuple(c.case_id for c in lowest if not c.errors),
-        left_out=dict(sorted(states.items())),
-        scored=len(known),
-    )
+    all_scores = run.case_scores(Metric.PAPER)
+    known = [(s.score, s.case.case_id, s) for s in all_scores if s.score is not None]
+    lowest = [Candidate(s, run.answers[name]) for _, name, s in sorted(known, key=lambda k: k[:2])[:asked]]
+    states = Counter(s.state.value for s in all_scores if s.score is None)
+    errors, without = (tuple(c for c in lowest if bool(c.errors) is some) for some in (True, False))
+    left_out = dict(sorted(states.items()))
+    return Bottom(asked, errors, tuple(c.case_id for c in without), left_out, len(known))
 
 
 @dataclass(frozen=True, slots=True)

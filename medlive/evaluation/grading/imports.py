@@ -238,7 +238,7 @@ def _exported(graded: GradedRun) -> tuple[list[Any], list[Any]]:
         return [case_entry(case) for case in cases], gradings
     # What was asked here has a usage; the file's grading is of the answer that came with it.
     anew = {case_id for case_id, answer in graded.answers.items() if answer.usage}
-    return kept.benchmark, [g for g in kept.gradings if str(g.get("case_id")) not in anew]
+    return kept[0], [g for g in kept[1] if str(g.get("case_id")) not in anew]
 
 
 def left_out(graded: GradedRun) -> list[str]:

@@ -205,34 +205,27 @@ def without(run: RunFolder, errata: RunErrata) -> RunFolder:
 
 def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
     """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
-    without, kind = ("without ", "withdrawn ") if apply else ("", "")
     parts = []
     if run.cases:
         named = "" if apply else f" ({_some(run.cases)})"
-        parts.append(f"{without}{_counted(len(run.cases), f'{kind}case')}{named}")
+        parts.append(f"{len(run.cases)} case(s){named}")
     if run.criteria:
-        number = _counted(len(run.criteria), f"{kind}criterion", f"{kind}criteria")
         named = "" if apply else f" ({_some([criterion_id for _, criterion_id in run.criteria])})"
-        of = _counted(len(dict(run.criteria)), "other case" if run.cases else "case")
-        parts.append(f"{without}{number} of {of}{named}")
+        parts.append(f"{len(run.criteria)} criteria of {len(dict(run.criteria))} other case(s){named}")
     if run.emptied and apply:
-        parts.append(f"without {_counted(len(run.emptied), 'case')} left without a positive criterion")
+        parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
     found = []
     if parts and apply:
-        found.append(f"{label}: errata of {run.version} applied: {', '.join(parts)}")
+        found.append(f"{label}: errata of {run.version} applied: without {', '.join(parts)}")
     elif parts:
         what = " and ".join(parts)
         found.append(f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out")
     if run.unclear:
         found.append(
-            f"{label}: {_counted(len(run.unclear), 'case')} ({_some(run.unclear)}) have a withdrawn criterion "
+            f"{label}: {len(run.unclear)} case(s) ({_some(run.unclear)}) have a withdrawn criterion "
             f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
         )
     return found
-
-
-def _counted(n: int, one: str, many: str = "") -> str:
-    return f"{n} {one if n == 1 else many or f'{one}s'}"
 
 
 def _some(ids: Sequence[str]) -> str:

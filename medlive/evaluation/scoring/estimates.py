@@ -148,14 +148,8 @@ class Grid:
         for batch in self._batches:
             for kind, value_of in SLICES.items():
                 by_case = [value_of(case) for case in batch.cases]
-                self._add(
-                    out,
-                    batch,
-                    batch.models,
-                    kind,
-                    sorted({value for value in by_case if value is not None}),
-                    by_case,
-                )
+                values = sorted({value for value in by_case if value is not None})
+                self._add(out, batch, batch.models, kind, values, by_case)
             self._add_axes(out, batch)
             for cutoff in dict.fromkeys(filter(None, (cutoffs[place] for place in batch.models))):
                 own = [place for place in batch.models if cutoffs[place] == cutoff]
@@ -165,14 +159,9 @@ class Grid:
         return out
 
     def _add(
-        self,
-        out: list[list[Slice]],
-        batch: _Batch,
-        models: list[int],
-        kind: str,
-        values: Sequence[str],
+        self, out: list[list[Slice]], batch: _Batch, models: list[int], kind: str, values: Sequence[str],
         by_case: Sequence[str | None],
-    ) -> None:
+    ) -> None:  # fmt: skip
         numbers: dict[str | None, int] = {value: place for place, value in enumerate(values)}
         groups = np.full(len(self.score), -1, dtype=np.int_)
         groups[batch.rows] = [numbers.get(value, -1) for value in by_case]

@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from medlive.errors import UsageError
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, grade_keys
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
+from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
 _NAMED: Final = 5
 """How many notes on a log are listed; the others are counted."""
@@ -51,6 +52,11 @@ class GradedRun:
         if self.met is not None:
             return self.met.get(case_id, {})
         return {cid: grade.met for cid, grade in self.grades.get(case_id, {}).items()}
+
+    def case_scores(self, metric: Metric) -> tuple[CaseScore, ...]:
+        """Every case's score."""
+        cases = ((case, case.case_id) for case in self.run.cases)
+        return tuple(case_score(c, self.answers.get(name), self.verdicts(name), metric) for c, name in cases)
 
 
 class _GradeBook(Mapping[str, Mapping[str, Grade]]):

@@ -38,14 +38,8 @@ class MonthTable:
         return head + "".join(row(*r) for r in self.rows) + row("Overall", self.overall, self.cases)
 
 
-@dataclass(frozen=True, slots=True)
-class CaseFigure:
-    """What the published script makes of one graded case."""
-
-    case_id: str
-    month: str | None
-    value: float
-    """Not clipped; it may be no finite number."""
+CaseFigure = tuple[str, str | None, float]
+"""(case id, month, figure), of one graded case; the figure is not clipped and may be NaN or infinite."""
 
 
 def published_table(benchmark: Sequence[Any], gradings: Mapping[str, Sequence[Mapping[str, Any]]]) -> MonthTable:
@@ -55,7 +49,7 @@ def published_table(benchmark: Sequence[Any], gradings: Mapping[str, Sequence[Ma
     that the file system lists). Scores are neither clipped by case nor marked where a model lacks a month.
     """
     figures = {model: case_figures(benchmark, entries) for model, entries in gradings.items()}
-    return table_of_figures({model: [(f.month, f.value) for f in found] for model, found in figures.items()})
+    return table_of_figures({model: [figure[1:] for figure in found] for model, found in figures.items()})
 
 
 def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) -> MonthTable:
@@ -93,7 +87,7 @@ def case_figures(benchmark: Sequence[Any], entries: Sequence[Mapping[str, Any]])
         if case_id and not isinstance(case_id, list | dict) and isinstance(evaluations, dict):
             post_time, items = rubrics.get(str(case_id), ("", []))
             value = _figure(evaluations, items if isinstance(items, list) else [])
-            found[case_id] = CaseFigure(str(case_id), month_of(post_time), value)
+            found[case_id] = (str(case_id), month_of(post_time), value)
     return list(found.values())
 
 
@@ -121,14 +115,6 @@ def _number(value: object) -> float:
         return 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedFiles:
-    """The benchmark and the gradings of one import, entry by entry as they stand in the files."""
-
-    benchmark: list[Any]
-    gradings: list[dict[str, Any]]
-
-
 def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
     """Keep the files that a run's verdicts of `judge` (`Grade.judge`) came from. Raises BadInput.
 
@@ -144,8 +130,8 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
         raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc
 
 
-def kept_files(run: Path, judge: str | None) -> PublishedFiles | None:
-    """The files that a run's verdicts of `judge` came from; None where they came from elsewhere.
+def kept_files(run: Path, judge: str | None) -> tuple[list[Any], list[dict[str, Any]]] | None:
+    """The benchmark and the gradings of a run's verdicts of `judge`; None if they came from elsewhere.
 
     A run without any verdict (None) has those of its only import with grades: none of these could be read as one.
     """
@@ -156,7 +142,7 @@ def kept_files(run: Path, judge: str | None) -> PublishedFiles | None:
     valid = isinstance(content, dict) and all(isinstance(content.get(k), list) for k in ("benchmark", "gradings"))
     if not valid or judge not in (None, content.get("judge")):
         raise BadInput(f"{places[0]} does not contain LiveMedBench files")
-    return PublishedFiles(content["benchmark"], content["gradings"])
+    return content["benchmark"], content["gradings"]
 
 
 def _place(run: Path, judge: str) -> Path:
@@ -174,15 +160,15 @@ def scores_of_files(run: GradedRun, in_run: Sequence[CaseScore]) -> tuple[CaseSc
         return None
     known = {score.case.case_id: score for score in in_run}
     found: dict[str, CaseScore] = {}
-    for figure in case_figures(files.benchmark, files.gradings):
-        score, case_id = known.get(figure.case_id), figure.case_id
+    for name, month, value in case_figures(*files):
+        score, case_id = known.get(name), name
         # The gradings may name a case a second time in another type (1 and "1").
         while case_id in found:
             case_id += "′"
         if score is None:
-            case = EvaluationCase(case_id, "", "", "", "", (), "", figure.month)
+            case = EvaluationCase(case_id, "", "", "", "", (), "", month)
             score = CaseScore(case, CaseState.UNSCORABLE, None, {}, None, 0.0, 0.0)
-        elif case_id != figure.case_id:
+        elif case_id != name:
             score = replace(score, case=replace(score.case, case_id=case_id))
-        found[case_id] = with_figure(score, figure.value)
+        found[case_id] = with_figure(score, value)
     return tuple(found.values())

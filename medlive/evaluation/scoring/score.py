@@ -29,7 +29,7 @@ from medlive.evaluation.scoring.estimates import (
     Slice,
 )
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
-from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric, case_score
+from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.evaluation.scoring.published import MonthTable, scores_of_files, table_of_figures
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
 
@@ -170,7 +170,7 @@ def score_runs(
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)
     labels = [run.label for run in runs]
-    in_runs = [_case_scores(run, metric) for run in runs]
+    in_runs = [run.case_scores(metric) for run in runs]
     scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
@@ -187,7 +187,7 @@ def score_runs(
                    scored[i], cutoffs[i])
         for i, label in enumerate(labels)
     ]  # fmt: skip
-    models.sort(key=_rank)
+    models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
@@ -198,11 +198,6 @@ def score_runs(
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
                       tuple(labels), basis, coverage)  # fmt: skip
-
-
-def _rank(model: ModelScore) -> tuple[bool, float, str]:
-    mean = model.overall.mean
-    return mean is None, -(mean or 0.0), model.label
 
 
 def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
@@ -226,13 +221,6 @@ def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
         taken.add(label)
         out.append(replace(run, label=label))
     return out
-
-
-def _case_scores(run: GradedRun, metric: Metric) -> tuple[CaseScore, ...]:
-    return tuple(
-        case_score(case, run.answers.get(case.case_id), run.verdicts(case.case_id), metric)
-        for case in run.run.cases
-    )
 
 
 def _scored_ids(scored: Sequence[Sequence[CaseScore]]) -> list[dict[str, None]]:
@@ -286,19 +274,19 @@ def month_table(table: ScoreTable) -> MonthTable:
     found = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        return table_of_figures({label: _figures(found[label]) for label in table.labels or found})
+        of = ((label, found[label].cases) for label in table.labels or found)
+        return table_of_figures(
+            {m: [(c.case.month, c.figure) for c in cs if c.figure is not None] for m, cs in of}
+        )
     models = [found[label] for label in sorted(found)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
-    rows = []
-    for month, n in sorted(Counter(month for month in cases.values() if month).items()):
-        rows.append((month, tuple(model.mean_of("month", month) for model in models), n))
+    rows = [
+        (month, tuple(model.mean_of("month", month) for model in models), n)
+        for month, n in sorted(Counter(month for month in cases.values() if month).items())
+    ]
     overall = tuple(model.overall.mean for model in models)
     return MonthTable(tuple(model.label for model in models), tuple(rows), overall, len(cases))
-
-
-def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
-    return [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:

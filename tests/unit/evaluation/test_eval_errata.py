@@ -238,7 +238,7 @@ def test_the_command_warns_applies_or_ignores(
     written = write_errata_file(made / "snapshots", Errata(entries=ENTRIES), None)
     warned, _ = command()
     assert [w for w in warned["warnings"] if w.startswith("one: withdrawn since 2026.W47")] == [
-        "one: withdrawn since 2026.W47 was frozen: 1 case (c001) and 2 criteria of 1 other case "
+        "one: withdrawn since 2026.W47 was frozen: 1 case(s) (c001) and 2 criteria of 1 other case(s) "
         "(c002-c0, c002-c2); --errata apply leaves them out"
     ]
     assert len(warned["warnings"]) == 2
@@ -253,7 +253,7 @@ def test_the_command_warns_applies_or_ignores(
     assert one["withdrawn_cases"] == ["c001"]
     assert one["cases_left_without_positive_criterion"] == ["c002"]
     assert [c["criterion_id"] for c in one["withdrawn_criteria"]] == ["c002-c0", "c002-c2"]
-    assert any("errata of 2026.W47 applied: without 1 withdrawn case" in w for w in applied["warnings"])
+    assert any("errata of 2026.W47 applied: without 1 case(s), 2 criteria" in w for w in applied["warnings"])
     ignored, _ = command("--errata", "ignore")
     assert ignored["warnings"] == []
     assert ignored["errata"]["runs"][0]["withdrawn_cases"] == ["c001"]
@@ -321,7 +321,7 @@ def test_where_the_snapshot_lay_is_a_hint_and_not_what_a_run_is(tmp_path: Path) 
 def test_a_report_says_what_was_withdrawn() -> None:
     long = RunErrata("2026.W47", FoundErrata(None, Errata()), tuple(f"c{i:03d}" for i in range(40)))
     [told] = _told(ErrataMode.WARN, long)
-    assert "40 cases (c000, c001" in told
+    assert "40 case(s) (c000, c001" in told
     assert "and 30 more" in told
     [none] = _told(ErrataMode.APPLY, RunErrata("2026.W47", FoundErrata(None, Errata())))
     assert "no errata of 2026.W47 were found" in none
