@@ -39,7 +39,7 @@ from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
-from medlive.statistics.bootstrap import Estimate, Floats
+from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
 
 DRAWS: Final = 1000
@@ -200,13 +200,11 @@ def _single_verdict_notes(criteria: Reliability) -> list[str]:
 def _about(people: HumanRatings, adjudicator: str | None) -> dict[str, Any]:
     verdicts = Counter(r for given in people.verdicts.values() for r, met in given.items() if met is not None)
     scores = Counter(rater for given in people.scores.values() for rater in given)
+    raters = [{"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters]
     return {
-        "file": people.name,
-        "digest": people.digest,
-        "format": people.format,
-        "raters": [{"name": r, "verdicts": verdicts[r], "scores": scores[r]} for r in people.raters],
+        "file": people.name, "digest": people.digest, "format": people.format, "raters": raters,
         "adjudicator": adjudicator,
-    }
+    }  # fmt: skip
 
 
 def _criteria(
@@ -216,7 +214,8 @@ def _criteria(
     known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
-    raters = _raters_of_criteria(people, adjudicator)
+    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
+    raters = tuple(rater for rater in people.raters if rater in rated_by)
     codes = _codes(people, places, raters)
     decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
@@ -231,16 +230,12 @@ def _criteria(
     for rater, n in zip(raters, (codes >= MET).sum(axis=0).tolist(), strict=True):
         if n < LEAST_ITEMS:
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
-    cases, clusters = _numbered([case_id for case_id, _ in places])
+    numbers = {name: n for n, name in enumerate(dict.fromkeys(case_id for case_id, _ in places))}
+    clusters = np.array([numbers[case_id] for case_id, _ in places], dtype=np.int_)
     agreed = None if adjudicator is None else _agreed(codes, decisions)
-    found = reliability(Panel(raters, codes, clusters, cases, name, agreed), grader, **draws)
+    found = reliability(Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
     return coverage, found
-
-
-def _raters_of_criteria(people: HumanRatings, adjudicator: str | None) -> tuple[str, ...]:
-    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
-    return tuple(rater for rater in people.raters if rater in rated_by)
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:
@@ -269,12 +264,6 @@ def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str])
     """(places x raters)."""
     codes = [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places]
     return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
-
-
-def _numbered(names: Sequence[str]) -> tuple[tuple[str, ...], Codes]:
-    """Each name once, and each name's place among them."""
-    numbers = {name: place for place, name in enumerate(dict.fromkeys(names))}
-    return tuple(numbers), np.array([numbers[name] for name in names], dtype=np.int_)
 
 
 def _agreed(codes: Codes, decisions: Codes) -> Codes:
@@ -319,23 +308,17 @@ def _people_scores(run: GradedRun, people: HumanRatings, adjudicator: str | None
     """
     ids = [case.case_id for case in run.run.cases]
     given = {
-        case_id: kept
+        case_id: [score for rater, score in people.scores.get(case_id, {}).items() if rater != adjudicator]
         for case_id in ids
-        if (kept := [score for rater, score in people.scores.get(case_id, {}).items() if rater != adjudicator])
     }
-    if given:
-        return {case_id: sum(scores) / len(scores) for case_id, scores in given.items()}, "given"
-    derived: dict[str, list[float]] = {}
-    for rater in people.raters:
-        if rater == adjudicator:
-            continue
+    how = "given" if any(given.values()) else "derived"
+    for rater in people.raters if how == "derived" else ():
         met: dict[str, dict[str, bool | None]] = {}
         for (case_id, criterion_id), by in people.verdicts.items():
             met.setdefault(case_id, {})[criterion_id] = by.get(rater)
-        for case_id, score in scores_of(run, met).items():
-            derived.setdefault(case_id, []).append(score)
-    means = {case_id: sum(derived[case_id]) / len(derived[case_id]) for case_id in ids if case_id in derived}
-    return means, "derived"
+        for case_id, score in scores_of(run, met).items() if rater != adjudicator else ():
+            given[case_id].append(score)
+    return {case_id: sum(scores) / len(scores) for case_id, scores in given.items() if scores}, how
 
 
 def _baselines(run_dir: Path, paths: Sequence[Path], notes: list[str]) -> dict[str, tuple[str, dict[str, float]]]:
@@ -369,40 +352,28 @@ def _answers(path: Path) -> dict[str, str]:
 
 
 def _levels(
-    truth: Mapping[str, float],
-    ways: Mapping[str, tuple[str, Mapping[str, float]]],
-    notes: list[str],
-    draws: int,
-    seed: int,
-) -> tuple[CaseLevel, ...]:
+    truth: Mapping[str, float], ways: Mapping[str, tuple[str, Mapping[str, float]]], notes: list[str],
+    draws: int, seed: int,
+) -> tuple[CaseLevel, ...]:  # fmt: skip
     ids = list(truth)
     people = np.array([truth[case_id] for case_id in ids])
-    columns = {way: _column(scores, ids) for way, (_, scores) in ways.items()}
+    columns = {way: np.array([scores.get(name, np.nan) for name in ids]) for way, (_, scores) in ways.items()}
     found = []
     for way, (judge, scores) in ways.items():
         column = columns[way]
         both = ~np.isnan(column)
         if unknown := len(set(scores) - set(ids)):
             notes.append(f"{way}: {unknown} cases have no score by people; left out")
-        found.append(
-            CaseLevel(
-                method=way,
-                judge=judge,
-                pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
-                spearman=correlate(Kind.SPEARMAN, column, people, draws=draws, seed=seed),
-                mean=mean_of(column[both], draws=draws, seed=seed),
-                mean_people=mean_of(people[both], draws=draws, seed=seed),
-                unscored=int((~both).sum()),
-                gain=None
-                if way == "rubric"
-                else pearson_difference(columns["rubric"], column, people, draws=draws, seed=seed),
-            )
-        )
+        better = pearson_difference(columns["rubric"], column, people, draws=draws, seed=seed)
+        level = CaseLevel(
+            method=way, judge=judge, pearson=correlate(Kind.PEARSON, column, people, draws=draws, seed=seed),
+            spearman=correlate(Kind.SPEARMAN, column, people, draws=draws, seed=seed),
+            mean=mean_of(column[both], draws=draws, seed=seed),
+            mean_people=mean_of(people[both], draws=draws, seed=seed),
+            unscored=int((~both).sum()), gain=None if way == "rubric" else better,
+        )  # fmt: skip
+        found.append(level)
     return tuple(found)
-
-
-def _column(scores: Mapping[str, float], ids: Sequence[str]) -> Floats:
-    return np.array([scores.get(case_id, np.nan) for case_id in ids])
 
 
 def _graders(

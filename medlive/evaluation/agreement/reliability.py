@@ -163,14 +163,14 @@ def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
     return Reliability(
         people=tuple(_pair(panel, a, b, one, two, estimate_fn) for (a, one), (b, two) in pairs),
         people_ac1=_of_all(panel, estimate_fn),
-        people_macro_f1=_mean_f1(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
+        people_macro_f1=_mean_of(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
         grader=tuple(
             _pair(panel, name, panel.grader_name, column, grader, estimate_fn) for name, column in columns
         ),
         majority=_pair(panel, label, panel.grader_name, truth, grader, estimate_fn) if several else None,
         majority_ties=int((rated & (truth == ABSENT)).sum()),
-        grader_ac1=_mean_of(panel, against, ac1_of_tables, estimate_fn, 2),
-        grader_macro_f1=_mean_f1(panel, against, estimate_fn),
+        grader_ac1=_mean_of(panel, against, estimate_fn, ac1_of_tables, 2),
+        grader_macro_f1=_mean_of(panel, against, estimate_fn),
         by_case=_by_case(panel, grader, estimate_fn),
         strictness=_strictness(panel, grader, estimate_fn),
     )
@@ -216,12 +216,9 @@ def _share(marginal: Floats, counts: Floats) -> Floats:
 
 
 def _mean_of(
-    panel: Panel,
-    pairs: Sequence[tuple[Codes, Codes]],
-    statistic: Callable[[Floats], Floats],
-    estimate_fn: EstimateFn,
-    width: int,
-) -> Estimate:
+    panel: Panel, pairs: Sequence[tuple[Codes, Codes]], estimate_fn: EstimateFn,
+    statistic: Callable[[Floats], Floats] = macro_f1_of_tables, width: int = 3,
+) -> Estimate:  # fmt: skip
     """The mean of a figure over pairs with enough common items; with `width` 3 invalid replies count as items."""
     cells = [tables(a, b)[..., :width] for a, b in pairs]
     kept = [one for one in cells if one.sum() >= LEAST_ITEMS]
@@ -230,10 +227,6 @@ def _mean_of(
     stacked = np.stack(kept, axis=1)
     used = stacked.any(axis=(1, 2, 3))
     return estimate_fn(stacked[used], lambda t: np.asarray(statistic(t).mean(axis=-1)), panel.clusters[used])
-
-
-def _mean_f1(panel: Panel, pairs: Sequence[tuple[Codes, Codes]], estimate_fn: EstimateFn) -> Estimate:
-    return _mean_of(panel, pairs, macro_f1_of_tables, estimate_fn, 3)
 
 
 def _of_all(panel: Panel, estimate_fn: EstimateFn) -> Estimate:
@@ -282,12 +275,8 @@ def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictn
         return Strictness(none, none, none)
     ours = (grader[both] == MET).astype(np.float64)
     theirs = (panel.people[both] == MET).sum(axis=1) / given[both]
-    clusters = panel.clusters[both]
-
-    def mean(column: Floats) -> Estimate:
-        return estimate_fn(np.column_stack([column, np.ones(n)]), ratio_of, clusters)
-
-    return Strictness(mean(ours), mean(theirs), mean(ours - theirs))
+    cells = (np.column_stack([column, np.ones(n)]) for column in (ours, theirs, ours - theirs))
+    return Strictness(*(estimate_fn(one, ratio_of, panel.clusters[both]) for one in cells))
 
 
 @dataclass(frozen=True, slots=True)
@@ -365,16 +354,11 @@ def compare_graders(
     scored = scores_of(first), scores_of(second)
     ids = [case.case_id for case in cases if case.case_id in scored[0].keys() & scored[1].keys()]
     a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
-    spearman, kendall, pearson = (
-        correlate(kind, a, b, draws=draws, seed=seed) for kind in (Kind.SPEARMAN, Kind.KENDALL, Kind.PEARSON)
-    )
     return GraderPair(
-        criteria=_pair(
-            panel, names[0], names[1], codes[:, 0], codes[:, 1], partial(estimate, draws=draws, seed=seed)
-        ),
-        spearman=spearman,
-        kendall=kendall,
-        pearson=pearson,
+        _pair(panel, *names, codes[:, 0], codes[:, 1], partial(estimate, draws=draws, seed=seed)),
+        spearman=correlate(Kind.SPEARMAN, a, b, draws=draws, seed=seed),
+        kendall=correlate(Kind.KENDALL, a, b, draws=draws, seed=seed),
+        pearson=correlate(Kind.PEARSON, a, b, draws=draws, seed=seed),
         mean_difference=mean_of(a - b, draws=draws, seed=seed),
         mean_absolute_difference=mean_of(np.abs(a - b), draws=draws, seed=seed),
         top=_overlap(ids, a, b, top),
