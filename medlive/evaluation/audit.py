@@ -217,35 +217,25 @@ class AuditTable:
             "model": self.run.label,
             "cases": {"name": info.cases.name, "digest": info.cases.digest, "count": info.cases.count},
             "grader": None if self.run.grader is None else self.run.grader.judge,
-            "auditor": one
-            and {
-                "engine": one.engine,
-                "model": one.model,
-                "answered_by": sorted({f.answered_by for f in self.findings} - {""}),
-                "prompt": one.prompt,
-                "digest": one.auditor,
-                "clinical_judgement": self.clinical,
+            "auditor": one and {
+                "engine": one.engine, "model": one.model,
+                "answered_by": sorted({f.answered_by for f in self.findings} - {""}), "prompt": one.prompt,
+                "digest": one.auditor, "clinical_judgement": self.clinical,
             },
-            "metric": Metric.PAPER.value,
-            "bottom": self.bottom.asked,
-            "scored": self.bottom.scored,
-            "candidates": len(self.bottom.candidates),
-            "without_error": list(self.bottom.without_error),
-            "not_candidates": dict(self.bottom.left_out),
-            "audited": self.audited,
-            "unaudited": self.unaudited,
+            "metric": Metric.PAPER.value, "bottom": self.bottom.asked, "scored": self.bottom.scored,
+            "candidates": len(self.bottom.candidates), "without_error": list(self.bottom.without_error),
+            "not_candidates": dict(self.bottom.left_out), "audited": self.audited, "unaudited": self.unaudited,
             "reasons": self.reasons,
             "causes": [
                 {
-                    "cause": cause.value,
-                    "n": len(found := self.of(cause)),
+                    "cause": cause.value, "n": len(found := self.of(cause)),
                     "share": len(found) / self.audited if self.audited else None,
                     "examples": [{name: f.row()[name] for name in _IN_EXAMPLES} for f in found[:examples]],
                 }
                 for cause in RootCause
             ],
             "notes": list(self.notes),
-        }
+        }  # fmt: skip
 
 
 class AuditReply(BaseModel):

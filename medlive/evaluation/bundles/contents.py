@@ -107,17 +107,13 @@ def signature(state: Verification, out: Faults) -> None:
         return
     has_signature = SIGNATURE in state.files
     named_key = SignedDocument(
-        what="bundle",
-        document=BUNDLE,
+        what="bundle", document=BUNDLE,
         key=None if info.signing is None else (info.signing.key_id, info.signing.public_key),
-        comment=bundle_files.trusted_comment(state.files[BUNDLE]),
-        untrusted=UNTRUSTED_COMMENT,
-        given=state.public_keys,
-        read=state.require_file,
-    )
-    state.trust = (
-        Trust.NOT_SIGNED if info.signing is None and not has_signature and not state.public_keys else Trust.BROKEN
-    )
+        comment=bundle_files.trusted_comment(state.files[BUNDLE]), untrusted=UNTRUSTED_COMMENT,
+        given=state.public_keys, read=state.require_file,
+    )  # fmt: skip
+    if info.signing is None and not has_signature and not state.public_keys:
+        state.trust = Trust.NOT_SIGNED
     state.trust, state.note = named_key.check(has_signature, out)
 
 

@@ -76,27 +76,23 @@ def rank_bundles(
         errata: "apply" also leaves out what locally known errata withdraw.
         most_unscored: Bundles with a larger share of cases without a score are not ranked.
     """
-    usable: list[tuple[BundleReport, GradedRun]] = []
     unranked: list[tuple[BundleReport, str]] = []
     seen: dict[object, tuple[str, object]] = {}
+    sets: dict[Conditions, list[tuple[BundleReport, GradedRun]]] = {}
     for report in reports:
         why = report.why_not if report.run is None else _why_unranked(report, report.run, most_unscored, seen)
         if report.run is None or why:
             unranked.append((report, why))
         else:
-            usable.append((report, report.run))
-    sets: dict[Conditions, list[tuple[BundleReport, GradedRun]]] = {}
-    for report, run in usable:
-        sets.setdefault(_conditions(run), []).append((report, run))
+            sets.setdefault(_conditions(report.run), []).append((report, report.run))
     rankings = []
     for conditions, entries in sorted(sets.items(), key=lambda one: -len(one[1])):
         listed = [report for report, _ in entries]
         left_out = _left_out(listed, errata)
         runs = [_named(report, run, left_out) for report, run in entries]
         table = score_runs(runs, metric=metric, draws=draws, seed=seed)
-        rankings.append(
-            Ranking(conditions, table, tuple(listed), left_out, tuple(_notes(listed, left_out, errata)))
-        )
+        notes = tuple(_notes(listed, left_out, errata))
+        rankings.append(Ranking(conditions, table, tuple(listed), left_out, notes))
     return Leaderboard(tuple(rankings), tuple(unranked))
 
 
@@ -124,21 +120,17 @@ def _why_unranked(
     if (share := _unscored(run)) > most_unscored:
         return f"{100 * share:.1f} % of its cases have no score, more than {100 * most_unscored:g} %"
     files, model = report.info.files if report.info else {}, _model(run)
+    alike = "its answers are identical to those of {first}, under another model or template: it is unclear which "
+    again = f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions"
     claims: tuple[tuple[object, object, str], ...] = (
         (("run", files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"),
         # One run graded by two graders may be in two rankings.
         (
-            ("answers", frozenset(_texts(run).items())),
-            (model, run.run.info.template),
-            "its answers are identical to those of {first}, under another model or template: "
-            "it is unclear which model gave them",
+            ("answers", frozenset(_texts(run).items())), (model, run.run.info.template),
+            f"{alike}model gave them",
         ),
-        (
-            ("model", model, _conditions(run)),
-            None,
-            f"{run.run.info.model} is already ranked with {{first}}: a model is ranked once per set of conditions",
-        ),
-    )
+        (("model", model, _conditions(run)), None, again),
+    )  # fmt: skip
     for key, owner, reason in claims:
         if key in seen and (owner is None or seen[key][1] != owner):
             return reason.replace("{first}", seen[key][0])

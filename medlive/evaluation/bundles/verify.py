@@ -1,6 +1,6 @@
 """Verify a bundle in numbered steps, each failure with file, expected and found; and unpack what verified."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -85,9 +85,7 @@ def scores(state: Verification, out: Faults) -> None:
     if recomputed is None:
         return
     declared = require(state.scores, SCORES)
-    for place, want, got in differences(through_json(recomputed), through_json(declared)):
-        if not place.startswith("rates"):
-            out.add(f"{SCORES}: {printable(place)}", want, got)
+    _compare(recomputed, declared, (recomputed.keys() | declared.keys()) - {"rates"}, out)
     info = require(state.info, BUNDLE)
     made, here = (info.code_version, info.numpy), (__version__, np.__version__)
     if made != here:
@@ -101,11 +99,13 @@ def scores(state: Verification, out: Faults) -> None:
 
 def rates(state: Verification, out: Faults) -> None:
     """Check that recomputed rates equal the bundle's."""
-    recomputed = _recompute(state, out)
-    if recomputed is None:
-        return
-    declared = {"rates": require(state.scores, SCORES).get("rates")}
-    for place, want, got in differences({"rates": through_json(recomputed["rates"])}, through_json(declared)):
+    if (recomputed := _recompute(state, out)) is not None:
+        _compare(recomputed, require(state.scores, SCORES), {"rates"}, out)
+
+
+def _compare(recomputed: Mapping[str, Any], declared: Mapping[str, Any], fields: Set[str], out: Faults) -> None:
+    one, other = ({name: doc[name] for name in doc.keys() & fields} for doc in (recomputed, declared))
+    for place, want, got in differences(through_json(one), through_json(other)):
         out.add(f"{SCORES}: {printable(place)}", want, got)
 
 
@@ -128,12 +128,8 @@ def _recompute(state: Verification, out: Faults) -> dict[str, Any] | None:
 
 def graded(state: Verification) -> GradedRun:
     """Return the bundle's content as a run. Raises Skip if it could not be read."""
-    return bundled_run(
-        require(state.run, RUN),
-        state.require_cases(),
-        require(state.answers, RESPONSES),
-        require(state.grades, GRADES),
-    )
+    rows = require(state.answers, RESPONSES), require(state.grades, GRADES)
+    return bundled_run(require(state.run, RUN), state.require_cases(), *rows)
 
 
 @dataclass(frozen=True, slots=True)
