@@ -174,7 +174,7 @@ def import_(
     Importing a file twice changes nothing; a thread that changed becomes a new revision.
     """
     from medlive.service.database import handle_key
-    from medlive.service.harvest.import_files import ImportResult, import_file
+    from medlive.service.harvest.harvest import ImportResult, import_file
 
     moment = _moment("--assume-posted-at", assume_posted_at)
 

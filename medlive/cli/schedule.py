@@ -1,6 +1,9 @@
 """`medlive scheduler`, `worker` and `serve`: the processes that run until they are stopped."""
 
-from collections.abc import Mapping, Sequence
+import asyncio
+import signal
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
 from functools import partial
@@ -17,6 +20,26 @@ from medlive.errors import CheckFailed
 COUNTS_WIDTH = 60
 
 
+@contextmanager
+def _stopped_by_signals() -> Iterator[asyncio.Event]:
+    """An event set by the first SIGTERM or SIGINT; the second has its default effect."""
+    loop, stop = asyncio.get_running_loop(), asyncio.Event()
+    numbers = (signal.SIGTERM, signal.SIGINT)
+
+    def request_stop() -> None:
+        stop.set()
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+    for number in numbers:
+        loop.add_signal_handler(number, request_stop)
+    try:
+        yield stop
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
+
+
 def scheduler(
     once: Annotated[bool, Option("--once", help="Do what is due now, and exit.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what is due now and next; do nothing.")] = False,
@@ -28,7 +51,6 @@ def scheduler(
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
     from medlive.service.schedule.scheduler import StepOutcome, StepResult, run_scheduler
-    from medlive.service.schedule.worker import stopped_by_signals
     from medlive.service.status import read_steps
 
     settings = load_settings().settings
@@ -38,7 +60,7 @@ def scheduler(
         return
 
     async def run() -> list[StepResult]:
-        with stopped_by_signals() as stop:
+        with _stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
             return await run_scheduler(settings, stop, say, once=once)
@@ -59,12 +81,12 @@ def worker(as_json: JsonOption = False) -> None:
     A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life.
     """
-    from medlive.service.schedule.worker import run_worker, stopped_by_signals
+    from medlive.service.curation.curate import run_worker
 
     settings = load_settings().settings
 
     async def run() -> dict[str, Any]:
-        with stopped_by_signals() as stop, progress("curated") as tick:
+        with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(say, "waiting for threads (stop with Ctrl-C)")
             return await run_worker(settings, stop, tick=tick, ready=ready)
 
@@ -83,13 +105,12 @@ def serve(
     """Serve the status page, /health and the files of frozen snapshots until stopped; nothing can be changed."""
     from medlive.service.database import open_database
     from medlive.service.paths import snapshots_path
-    from medlive.service.schedule.worker import stopped_by_signals
     from medlive.web.app import serve_web
 
     settings = load_settings().settings
 
     async def run() -> None:
-        with stopped_by_signals() as stop:
+        with _stopped_by_signals() as stop:
             async with (
                 open_database(settings) as database,
                 serve_web(database, snapshots_path(settings), host, port) as address,

@@ -6,7 +6,7 @@ Evaluation needs no medlive[service]: functions that need it import it themselve
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -39,8 +39,6 @@ if TYPE_CHECKING:
 
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 DEFAULT_INDEX = "default"
-MAX_PASSAGES = 5
-"""Passages that the sample model `sample-evidence` searches for."""
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
     "controller": ("screener",),
@@ -63,8 +61,7 @@ def open_endpoint(
 ) -> OpenAIEngine:
     """Open a model at an OpenAI-compatible endpoint, with its own price or else the one given.
 
-    Engines opened with the same `limiters` share a limit where they share address and key. Raises ConfigError if
-    the variable with the key is not set.
+    Engines with the same `limiters`, address and key share a limit. Raises ConfigError if the key is not set.
     """
     if settings.base_url is None or settings.model is None:
         raise ConfigError('engine "openai" needs base_url and model')
@@ -82,10 +79,7 @@ def open_endpoint(
 
 
 def read_key(variable: str | None) -> str:
-    """The key in an environment variable; None reads OPENAI_API_KEY, which may be unset.
-
-    Raises ConfigError if the named variable is not set.
-    """
+    """The key in a variable, which must be set (ConfigError); None reads OPENAI_API_KEY, which may be unset."""
     key = os.environ.get(variable or DEFAULT_KEY_VARIABLE, "")
     if variable and not key:
         raise ConfigError(f"environment variable {variable} is not set")
@@ -157,13 +151,12 @@ def choose_candidate(
             f"{name} has no endpoint",
             hint=f'give --base-url, or base_url under [candidates."{name}"] in {models_file()}',
         )
-    own_key = known.api_key_env if address == known.base_url else None
-    model = known.model or name
-    access = known.model_dump(include={"query", "headers", "key_header"}) if address == known.base_url else {}
+    model, own = known.model or name, known if address == known.base_url else Candidate()
+    price = settings.prices.get(model) or settings.prices.get(name)
     return RoleSettings(
-        engine="openai", model=model, base_url=address, api_key_env=api_key_env or own_key,
-        parameters=_merged(known.sent(), parameters),
-        price=settings.prices.get(model) or settings.prices.get(name), **access,
+        engine="openai", model=model, base_url=address, api_key_env=api_key_env or own.api_key_env,
+        parameters=_merged(known.sent(), parameters), price=price, query=own.query, headers=own.headers,
+        key_header=own.key_header,
     )  # fmt: skip
 
 
@@ -220,11 +213,9 @@ async def serve_rules(
     `sample-evidence` searches the evidence index; `warn` is called if there is none.
     """
     retriever = None
-    try:
+    with suppress(IndexMissing):
         if index_path(settings).exists():
             retriever = await asyncio.to_thread(open_retriever, settings)
-    except IndexMissing:
-        pass
     if retriever is None:
         warn(f"no evidence index at {index_path(settings)}: sample-evidence answers like sample-generic")
 
@@ -232,7 +223,7 @@ async def serve_rules(
         from medlive.evidence.passage import Query
 
         assert retriever is not None
-        (hits,) = await retriever.search([Query(question)], k=MAX_PASSAGES)
+        (hits,) = await retriever.search([Query(question)], k=5)
         return [hit.passage.text for hit in hits]
 
     found = search if retriever else None

@@ -26,8 +26,7 @@ from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.database import handle_key
 from medlive.service.evaluations import raw_cases
-from medlive.service.harvest.harvest import harvest_source
-from medlive.service.harvest.import_files import import_file
+from medlive.service.harvest.harvest import harvest_source, import_file
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path

@@ -31,7 +31,7 @@ from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.database import open_database
-from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained
+from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained, run_until_stopped
 from medlive.service.release.freeze import check_ready
 from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
 from medlive.threads.model import Thread
@@ -107,6 +107,32 @@ async def run_curation(
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)
     return {**run.counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
+
+
+async def run_worker(
+    settings: Settings,
+    stop: asyncio.Event,
+    *,
+    ready: Callable[[], None] = lambda: None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> dict[str, Any]:
+    """Curate queued threads until `stop` is set, finish those begun, and return the counts.
+
+    `ready` is called when the worker has started, `tick` with the number of threads decided so far. Raises
+    DatabaseUnavailable, IndexMissing, and ConfigError.
+    """
+    total = CurationCounts()
+    async with (
+        open_database(settings) as database,
+        aclosing(build_pipeline(settings, database)) as pipeline,
+        recorded_run(database, "worker", {"pipeline": pipeline.digest}) as run,
+    ):
+        async with open_app(database).open_async() as app:
+            ready()
+            work = curation_work(pipeline, total, tick=tick)
+            await run_until_stopped(app, work, concurrency=pipeline.concurrency, stop=stop)
+        run.counts, run.failed = total.as_json(), bool(total.faults)
+    return total.as_json()
 
 
 async def queue_again(

@@ -40,7 +40,6 @@ from medlive.sources.source import ListEntry, Page, ProblemKind
 from medlive.threads.model import Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
 
-SOFTWARE = f"medlive/{__version__}"
 LONGEST_MESSAGE = 200_000
 """Characters of a message that are read: no community allows a tenth of that, and longer ones take seconds."""
 
@@ -125,10 +124,7 @@ class PostgresLedger:
             await self._ask(archives.mark_sealed, self._archive_id)
 
     async def _prepare(self, event: HarvestEvent) -> HarvestEvent:
-        """Find a thread's identifiers; a thread that cannot be stored becomes a problem.
-
-        Done before the batch is saved, so that one invalid thread does not fail the others.
-        """
+        """Find a thread's identifiers before its batch is saved; one that cannot be stored becomes a problem."""
         if isinstance(event, HarvestedThread):
             try:
                 check_storable(event.thread)
@@ -191,9 +187,8 @@ class PostgresLedger:
         # A file of an earlier database in the same folder is left alone.
         names = (f"{stem}{f'-{n}' if n > 1 else ''}.warc.gz" for n in itertools.count(1))
         path = next(name for name in names if not (self.folder / name).exists())
-        self._writer = await asyncio.to_thread(
-            ArchiveWriter, self.folder / path, software=SOFTWARE, operator=self.operator
-        )
+        software, place = f"medlive/{__version__}", self.folder / path
+        self._writer = await asyncio.to_thread(ArchiveWriter, place, software=software, operator=self.operator)
         self._archive_id = await self._ask(archives.start_archive, self.run.run_id, path, self._writer.size)
         return self._writer
 
@@ -209,11 +204,9 @@ class PostgresLedger:
                 self._first_fetch[event.thread_id] = fetch_id
 
     async def _save_listed(self, session: Session, listed: Listed, counts: Counter[str]) -> None:
-        skipped = {
-            s.thread_id: (s.url, s.reason.value)
-            for s in listed.skipped
-            if s.reason is not SkipReason.TAKEN_DOWN  # its address may hold its title
-        }
+        # The address of a thread that was taken down may hold its title.
+        named = [s for s in listed.skipped if s.reason is not SkipReason.TAKEN_DOWN]
+        skipped = {s.thread_id: (s.url, s.reason.value) for s in named}
         run_id = self.run.run_id
         await frontier.save_listed(session, self.source, run_id, listed.list_key, listed.waiting, skipped)
         await harvests.save_cursor(session, run_id, listed)
@@ -224,11 +217,9 @@ class PostgresLedger:
         if not read:
             return
         ids = [event.entry.thread_id for event in read]
-        saved = await save_threads(
-            session, [event.thread for event in read], fetch_ids=[self._first_fetch.get(i) for i in ids]
-        )
-        found = [self._identifiers[i] for i in ids]
-        counts["identifiers"] += await save_identifiers(session, saved, found)
+        first = [self._first_fetch.get(i) for i in ids]
+        saved = await save_threads(session, [event.thread for event in read], fetch_ids=first)
+        counts["identifiers"] += await save_identifiers(session, saved, [self._identifiers[i] for i in ids])
         counts.update(one.status for one in saved)
         await mark_seen(session, self.source, [event.thread.thread_id for event in read])
         # A redirected thread was merged into its target.

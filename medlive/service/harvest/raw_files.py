@@ -49,10 +49,7 @@ async def seal_archives(database: Database, folder: Path, source: str) -> None:
 
 
 async def sweep(database: Database, folder: Path, source: str) -> tuple[int, list[ArchiveDamaged]]:
-    """Rewrite a source's files without erased pages; how many, and the damaged ones.
-
-    Call it with the source's harvest lock held and its files sealed.
-    """
+    """Rewrite a source's sealed files without erased pages, with its lock held; how many, and the damaged ones."""
     async with database.begin() as session:
         unswept = await archives.list_archives(session, source, unswept=True)
     damaged = []

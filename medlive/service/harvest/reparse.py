@@ -19,8 +19,7 @@ from medlive.db.threads.threads import check_storable
 from medlive.deidentify.detect import keyed_handle
 from medlive.errors import BadInput, UsageError
 from medlive.service.database import handle_key
-from medlive.service.harvest.harvest import compare_run, find_source
-from medlive.service.harvest.import_files import store_threads
+from medlive.service.harvest.harvest import compare_run, find_source, store_threads
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, read_page
 from medlive.sources.drift import Compared, thread_fields
@@ -214,10 +213,7 @@ def _field_counts(fields: Mapping[str, Any]) -> Counter[str]:
 
 
 def _settled_state(one: _Reread) -> Settled | None:
-    """The thread's new frontier state: a failed thread that parses now is read, any other keeps its state.
-
-    None where nothing changed, or where the thread was read before and does not parse now.
-    """
+    """The state of a thread that parses now, or fails for another reason of the parser; None where it stays."""
     was, first = one.reading, one.reading.pages[0] if one.reading.pages else None
     if was.state is None or first is None:
         return None

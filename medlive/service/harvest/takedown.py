@@ -53,10 +53,8 @@ async def take_down(
     """Erase a thread permanently, or block one that was never harvested.
 
     A case in frozen snapshots is withdrawn, and their errata are rewritten without the reason. Repeating it
-    finishes what a kill interrupted. `dry_run` counts without changing anything.
-
-    Raises UsageError for an unknown source and a reason that is empty or longer than 2,000 characters, CheckFailed
-    while the source is being harvested or the thread curated, as new rows would be missed.
+    finishes what a kill interrupted. `dry_run` counts without changing anything. Raises UsageError for an unknown
+    source and an invalid reason or id, CheckFailed while the source is harvested or the thread curated.
     """
     reason = reason.strip()
     if not 1 <= len(reason) <= 2000:

@@ -25,15 +25,13 @@ TAKEN_DOWN_REASON = "taken down"
 
 @dataclass(frozen=True, slots=True)
 class WithdrawResult:
-    """The result of a withdrawal."""
+    """A withdrawal, whether it was `already` made, the frozen snapshots concerned, and the rewritten errata."""
 
     withdrawal: withdrawals.Withdrawal
     already: bool
-    """Whether it was withdrawn before for this kind of reason; nothing was changed then."""
     snapshots: tuple[str, ...]
-    """The frozen snapshots that contain what was withdrawn, oldest first."""
     errata: Path | None
-    """The rewritten errata file; None in a dry run."""
+    """None in a dry run."""
     signed: bool
 
 
@@ -110,15 +108,14 @@ def check_public_reason(reason: str) -> str:
     if (character := find_unstorable(reason) or find_disguise(reason)) is not None:
         raise UsageError(f"the reason is published and contains {character}")
     scan = standard_scanner()
-    for text in (reason, as_read(reason)):
-        kinds = {str(found.kind) for language in ("en", "zh") for found in scan(text, language)}
-        if contact := find_contact(text):
-            kinds.add(contact)
-        if kinds:
-            raise UsageError(
-                f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
-                hint="describe the error without naming a person",
-            )
+    texts = (reason, as_read(reason))
+    kinds = {str(found.kind) for text in texts for language in ("en", "zh") for found in scan(text, language)}
+    kinds |= {contact for text in texts if (contact := find_contact(text))}
+    if kinds:
+        raise UsageError(
+            f"the reason is published and contains an identifier: {', '.join(sorted(kinds))}",
+            hint="describe the error without naming a person",
+        )
     return reason
 
 

@@ -52,6 +52,7 @@ GRACE_S = 3.0
 Notify = Callable[[str], None]
 Counts = dict[str, Any]
 """What a step did; "problem" is there if it failed."""
+Work = Callable[[Database, Settings, str], Awaitable[Counts]]
 
 
 class StepOutcome(StrEnum):
@@ -269,9 +270,5 @@ async def _retention(database: Database, settings: Settings, week: str) -> Count
     return counts
 
 
-WORK: dict[str, Callable[[Database, Settings, str], Awaitable[Counts]]] = {
-    steps.QUEUE: _queue,
-    steps.FREEZE: _freeze,
-    steps.RETENTION: _retention,
-}
+WORK: dict[str, Work] = {steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention}
 """The steps other than harvests: each does its work for an ISO week."""
