@@ -14,11 +14,13 @@ from typing import Literal, ParamSpec, TypeVar
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError
+from medlive.sources import source
 from medlive.sources.fetching.policy import FetchError, FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.ledger import (
     REFUSALS,
     FetchedPage,
     HarvestedThread,
+    HarvestEvent,
     HarvestProblem,
     HarvestSkipped,
     KnownThread,
@@ -27,22 +29,7 @@ from medlive.sources.ledger import (
     PageKind,
     SkipReason,
 )
-from medlive.sources.source import (
-    Anonymiser,
-    Fetched,
-    IncompleteThread,
-    ListEntry,
-    Listing,
-    NotAThread,
-    Page,
-    PageRequest,
-    ParserFault,
-    ProblemKind,
-    Site,
-    SourceError,
-    allowed_hosts,
-    host_of,
-)
+from medlive.sources.source import Fetched, ListEntry, Listing, Page, PageRequest, ProblemKind, Site, SourceError
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -87,7 +74,7 @@ async def harvest(
     fetch: Fetch,
     ledger: Ledger,
     *,
-    anonymise: Anonymiser,
+    anonymise: source.Anonymiser,
     since: datetime | None = None,
     limit: int | None = None,
     concurrency: int = 1,
@@ -101,7 +88,7 @@ async def harvest(
     earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
     policy = FetchPolicy(
-        allowed_hosts=allowed_hosts(site, base_url),
+        allowed_hosts=source.allowed_hosts(site, base_url),
         min_interval_s=site.settings.min_interval_s,
         stop_statuses=site.settings.stop_statuses,
     )
@@ -114,10 +101,8 @@ async def harvest(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    if run.ended:
-        return HarvestEnd.GIVEN_UP
-    if run.limited:
-        return HarvestEnd.LIMITED
+    if run.ended or run.limited:
+        return HarvestEnd.GIVEN_UP if run.ended else HarvestEnd.LIMITED
     return HarvestEnd.LISTS_MISSING if run.lists_missing else HarvestEnd.COMPLETE
 
 
@@ -139,7 +124,7 @@ class _Run:
     fetch: Fetch
     ledger: Ledger
     policy: FetchPolicy
-    anonymise: Anonymiser
+    anonymise: source.Anonymiser
     since: datetime | None
     limit: int | None
     queue: asyncio.Queue[tuple[ListEntry, KnownThread | None, _Origin] | None]
@@ -185,7 +170,7 @@ class _Run:
 
     async def _on_allowed_hosts(self, entries: Sequence[ListEntry]) -> list[ListEntry]:
         """Keep the entries on hosts of the source, which may have moved since; the others are skipped."""
-        moved = [e for e in entries if host_of(e.url) not in self.policy.allowed_hosts]
+        moved = [e for e in entries if source.host_of(e.url) not in self.policy.allowed_hosts]
         await self.ledger.keep(*(HarvestSkipped(e.url, e.thread_id, SkipReason.OTHER_HOST) for e in moved))
         return [entry for entry in entries if entry not in moved]
 
@@ -203,7 +188,7 @@ class _Run:
             if read is None:
                 self.lists_missing = True
                 return
-            listing, *events = read
+            listing, events = read
             known = await self.ledger.look_up([entry.thread_id for entry in listing.entries])
             known_pages = (known_pages + 1) * _is_known(listing, known, state.read_by)
             finished = known_pages >= KNOWN_PAGES or self._is_last(listing, seen, state.cutoff, number)
@@ -213,13 +198,10 @@ class _Run:
             await self._enqueue(listed.waiting)
             request = listed.next_page
 
-    async def _read_listing(
-        self, request: PageRequest, number: int
-    ) -> tuple[Listing, FetchedPage] | tuple[Listing, FetchedPage, HarvestProblem] | None:
+    async def _read_listing(self, request: PageRequest, number: int) -> tuple[Listing, list[HarvestEvent]] | None:
         """Fetch and parse page `number` of a list; None, with the problem reported, if that failed."""
         page = await self._get(request)
-        if isinstance(page, HarvestProblem):
-            await self._report(page)
+        if page is None:
             return None
         fetched_page = FetchedPage(PageKind.LISTING, page, None, number)
         try:
@@ -229,9 +211,9 @@ class _Run:
             await self._report(problem, fetched_page)
             return None
         if number < MAX_LIST_PAGES or listing.next_page is None:
-            return listing, fetched_page
+            return listing, [fetched_page]
         message = f"the list has more than {MAX_LIST_PAGES} pages; the rest is left out"
-        return listing, fetched_page, HarvestProblem(page.url, ProblemKind.INCOMPLETE, message)
+        return listing, [fetched_page, HarvestProblem(page.url, ProblemKind.INCOMPLETE, message)]
 
     def _is_last(self, listing: Listing, seen: set[str], cutoff: datetime | None, number: int) -> bool:
         if listing.next_page is None or number == MAX_LIST_PAGES:
@@ -275,21 +257,19 @@ class _Run:
 
     async def _get(
         self, request: PageRequest, thread_id: str | None = None, known: KnownThread | None = None
-    ) -> Fetched | HarvestProblem:
+    ) -> Fetched | None:
+        """Fetch a page; None, with the problem reported, if that failed."""
+        known = known or KnownThread()
         try:
             return await self.fetch(
-                request.url,
-                self.policy,
-                form=request.form,
-                etag=known.etag if known else None,
-                last_modified=known.last_modified if known else None,
+                request.url, self.policy, form=request.form, etag=known.etag, last_modified=known.last_modified
             )
         except FetchError as error:
-            kind = error.kind
             missing = isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
-            if missing and thread_id is not None:
-                kind = ProblemKind.GONE
-            return HarvestProblem(request.url, kind, error.message, thread_id, ends_source=kind in REFUSALS)
+            kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
+            ends = kind in REFUSALS
+            await self._report(HarvestProblem(request.url, kind, error.message, thread_id, ends_source=ends))
+            return None
 
     async def _read(self, entry: ListEntry, known: KnownThread | None, origin: _Origin) -> None:
         """Read all pages of a thread, and store the thread or the problem."""
@@ -322,12 +302,11 @@ class _Run:
         url = parse_with(entry.url, self.site.next_page, pages[-1]) if pages else entry.url
         while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
             if len(pages) == MAX_THREAD_PAGES:
-                raise IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
+                raise source.IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
             # Stored before the next one is requested: a kill loses only the page in flight.
             await self.ledger.keep(*reading.unsaved)
             page = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)
-            if isinstance(page, HarvestProblem):
-                await self._report(page)
+            if page is None:
                 return False
             if page.not_modified:
                 await self.ledger.keep(HarvestSkipped(entry.url, entry.thread_id, SkipReason.NOT_MODIFIED))
@@ -347,7 +326,7 @@ class _Run:
             if kind is ProblemKind.NOT_A_THREAD or (kind is ProblemKind.LAYOUT and self.reads):
                 kind = ProblemKind.GONE
         else:
-            self.layout_streak += not isinstance(error, NotAThread)
+            self.layout_streak += not isinstance(error, source.NotAThread)
         ends = self.layout_streak >= LAYOUT_STREAK
         return HarvestProblem(entry.url, kind, error.message, entry.thread_id, ends_source=ends)
 
@@ -390,4 +369,4 @@ def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.k
     except MedliveError:
         raise
     except Exception as error:
-        raise ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
+        raise source.ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error

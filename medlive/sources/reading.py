@@ -3,12 +3,12 @@
 import html
 import json
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
 from typing import Any, NamedTuple
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -212,14 +212,12 @@ def line(node: LexborNode | None) -> str:
     return text if text.isprintable() else " ".join(clean(text).split())
 
 
-def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Iterable[str]) -> LexborNode:
+def required(page: Page, scope: LexborHTMLParser | LexborNode, selectors: Sequence[str]) -> LexborNode:
     """Return the first element that a selector finds. Raises LayoutError naming all selectors."""
-    tried = tuple(selectors)
-    for selector in tried:
-        found = scope.css_first(selector)
-        if found is not None:
+    for selector in selectors:
+        if (found := scope.css_first(selector)) is not None:
             return found
-    raise LayoutError(page.url, " or ".join(tried))
+    raise LayoutError(page.url, " or ".join(selectors))
 
 
 def classes(node: LexborNode) -> list[str]:
@@ -242,24 +240,18 @@ def following_list_page(page: Page, tree: LexborHTMLParser, parameter: str) -> P
     Asking for what the link says, rather than for its class, outlives a renamed pager.
     """
     current = urlsplit(page.url)
-    tried = _page_number(current.query, parameter) + 1
+    place = (current.netloc, current.path.rstrip("/"), _page_number(current.query, parameter) + 1)
     for anchor in tree.css(f'a[href*="{parameter}="], link[rel="next"]'):
-        url = link(page, anchor.attributes.get("href"))
-        if url is None:
-            continue
+        url = link(page, anchor.attributes.get("href")) or ""
         target = urlsplit(url)
-        same_place = (target.netloc, target.path.rstrip("/")) == (current.netloc, current.path.rstrip("/"))
-        if same_place and _page_number(target.query, parameter) == tried:
+        if (target.netloc, target.path.rstrip("/"), _page_number(target.query, parameter)) == place:
             return PageRequest(url)
     return None
 
 
 def _page_number(query: str, parameter: str) -> int:
-    try:
-        value = parse_qs(query, max_num_fields=50).get(parameter, ["1"])[-1]
-    except ValueError:
-        return 1
-    return int(value) if value.isascii() and value.isdigit() and len(value) < 8 else 1
+    value = dict(parse_qsl(query)).get(parameter, "1")
+    return int(value) if re.fullmatch("[0-9]{1,7}", value) else 1
 
 
 INDIA = timezone(timedelta(hours=5, minutes=30), "Asia/Kolkata")

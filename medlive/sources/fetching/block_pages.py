@@ -18,9 +18,9 @@ _MOST_BYTES = 256 * 1024
 _MOST_TEXT = 1200
 """Characters to read on a page that turns one away; it explains itself in a few lines."""
 
-_HEADERS: tuple[tuple[str, frozenset[str], str], ...] = (
-    ("cf-mitigated", frozenset({"challenge", "block"}), "a Cloudflare challenge"),
-    ("x-amzn-waf-action", frozenset({"challenge", "captcha"}), "an AWS WAF challenge"),
+_HEADERS = (
+    ("cf-mitigated", ("challenge", "block"), "a Cloudflare challenge"),
+    ("x-amzn-waf-action", ("challenge", "captcha"), "an AWS WAF challenge"),
 )
 
 _DATA = files("medlive.sources.fetching") / "data"
@@ -35,8 +35,6 @@ _TITLES = frozenset((_DATA / "block_page_titles.txt").read_text(encoding="utf-8"
 """Complete titles in lower case; a thread's title includes its site's name."""
 
 _ANY_STATUS_TITLE = re.compile(rb"<title[^>]{0,200}>([^<]{1,200})</title", re.IGNORECASE)
-_FIREWALL_405 = "405"
-"""The title of Alibaba Cloud's firewall page, sent with status 405."""
 _REFUSALS = (
     "request unsuccessful. incapsula incident id",
     "您的请求被阻断",
@@ -88,7 +86,8 @@ def _suspect_title(head: bytes, status: int) -> bool:
     if found is None:
         return False
     titles = (" ".join(found[1].decode(e, "replace").split()).lower() for e in ("utf-8", "gb18030"))
-    return any(title in _TITLES or (title == _FIREWALL_405 and status == 405) for title in titles)
+    # Alibaba Cloud's firewall titles its page by its status.
+    return any(title in _TITLES or (title == "405" and status == 405) for title in titles)
 
 
 def _read(body: bytes) -> tuple[str, str]:

@@ -22,6 +22,7 @@ from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
+    OUTAGES,
     Blocked,
     FetchError,
     FetchFailed,
@@ -38,10 +39,6 @@ from medlive.sources.fetching.policy import (
 from medlive.sources.source import Fetched, host_of
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
-_OUTAGES = frozenset(
-    {FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED}
-)
-"""Failures of a host rather than of a page."""
 _GLANCE_BYTES = 64 * 1024
 """The part of an error's body that is read, to distinguish a block page from a failure."""
 _GLANCE_S = 5.0
@@ -207,22 +204,21 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         """One answer, after as many attempts as each reason is given. Raises FetchFailed and Blocked."""
         failures: Counter[FetchReason] = Counter()
         while True:
-            response: Fetched | None = None
             async with host.slots:
                 await self._wait_for_turn(request, host)
                 try:
-                    response = await self._attempt(request)
-                    failure = _temporary_failure(response)
+                    response: Fetched | FetchFailed = await self._attempt(request)
                 except FetchFailed as error:
-                    failure = error
-            if response is not None:
+                    response = failure = error
+            if isinstance(response, Fetched):
                 _stop_if_blocked(request, host, response)
-                if (seconds := _retry_after_s(response)) is not None and failure is not None:
+                temporary = _temporary_failure(response)
+                if temporary is None:
+                    host.failures = 0
+                    return response
+                failure = temporary
+                if (seconds := _retry_after_s(response)) is not None:
                     host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
-            if failure is None:
-                assert response is not None
-                host.failures = 0
-                return response
             failures[failure.reason] += 1
             if not self._may_retry(failure.reason, failures, request):
                 self._count_failure(host, failure)
@@ -242,7 +238,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
 
     def _count_failure(self, host: _Host, failure: FetchFailed) -> None:
         """Give a host up that failed too many pages in a row; a failure of the page alone shows it alive."""
-        host.failures = host.failures + 1 if failure.reason in _OUTAGES else 0
+        host.failures = host.failures + 1 if failure.reason in OUTAGES else 0
         if host.failures >= self._settings.max_host_failures and host.stopped is None:
             cause = f"the host failed {host.failures} pages in a row, the last with: {failure.cause}"
             host.stopped = HostDown(

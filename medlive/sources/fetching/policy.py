@@ -32,6 +32,10 @@ class FetchReason(StrEnum):
     REDIRECT = "redirect"
 
 
+OUTAGES = (FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR, FetchReason.RATE_LIMITED)
+"""Failures of a host rather than of a page."""
+
+
 class FetchError(SourceError):
     """A page was not fetched."""
 
@@ -94,19 +98,9 @@ class FetchSettings(BaseModel):
     max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=5, ge=0)
-    retries: Mapping[FetchReason, int] = {
-        FetchReason.TIMEOUT: 2,
-        FetchReason.CONNECTION: 2,
-        FetchReason.SERVER_ERROR: 3,
-        FetchReason.RATE_LIMITED: 2,
-    }
+    retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
     """Attempts after the first, for each reason; a reason not named is not retried."""
-    retry_budget: Mapping[FetchReason, int] = {
-        FetchReason.TIMEOUT: 30,
-        FetchReason.CONNECTION: 30,
-        FetchReason.SERVER_ERROR: 60,
-        FetchReason.RATE_LIMITED: 20,
-    }
+    retry_budget: Mapping[FetchReason, int] = dict(zip(OUTAGES, (30, 30, 60, 20), strict=True))
     """Attempts after the first in the whole run, for each reason; one not named has no bound but the page's."""
     max_host_failures: int = Field(default=5, ge=1)
     """Pages in a row that a host may fail (time-outs, connections, 429 and 5xx) before it is given up."""
