@@ -223,14 +223,19 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
         if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
             latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
         return _StepRecord(history.frozen_week, expected, latest, since)
+    done_week, reopened = _done_by_anyone(name, time, slot_week, history)
+    return _StepRecord(done_week, expected, _newest(latest, history.latest.get(BY_HAND[name])), since, reopened)
+
+
+def _done_by_anyone(name: str, time: WeeklyTime, slot_week: str, history: runs.History) -> tuple[str | None, bool]:
+    """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
     scheduled, by_hand = history.done.get(_command(name)), history.done.get(BY_HAND[name])
     weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended = _newest(scheduled, by_hand)
     reopened = name == QUEUE and ended is not None and _harvest_ended(history, ended.started_at, slot_week)
-    latest = _newest(latest, history.latest.get(BY_HAND[name]))
-    return _StepRecord(max(weeks, default=None), expected, latest, since, reopened)
+    return max(weeks, default=None), reopened
 
 
 def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
