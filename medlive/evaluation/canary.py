@@ -1,9 +1,8 @@
-"""Whether a model has seen a snapshot: it is asked for the snapshot's canary, a GUID that stands in every file.
+"""Whether a model has seen a snapshot: it is asked for the snapshot's canary, a GUID in every file.
 
-No probe ever holds the last 16 digits of a canary, whatever else it gives away: only they count, so that an echo,
-also of another probe, shows nothing, and a provider that keeps what it is asked learns nothing that a later check
-rests on. Beside each probe stands a control of the same words for a release that never was or a GUID that marks
-nothing, so that a model which completes anything is seen to do so.
+Only the last 16 digits of a canary count, and no probe contains them, so an echo proves nothing. Each probe has a
+control with the same words for a release that never was, or a GUID that marks nothing, to catch models that
+complete anything.
 """
 
 import re
@@ -15,7 +14,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path
-from typing import Final
+from typing import Final, NamedTuple
 
 from medlive.errors import BadInput, EndpointUnavailable
 from medlive.integrity.folder import TooLong, read_small
@@ -58,17 +57,12 @@ class Outcome(StrEnum):
     NOT_ASKED = "not asked"
 
 
-@dataclass(frozen=True, slots=True)
-class Excerpt:
+class Excerpt(NamedTuple):
     """The words around a canary in one of a snapshot's files, without the canary."""
 
     file: str
     before: str
     after: str
-
-    def of(self, version: str, other: str) -> "Excerpt":
-        """The same words as another release has them."""
-        return Excerpt(self.file, self.before.replace(version, other), self.after.replace(version, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,27 +174,27 @@ def read_marked(folder: Path) -> tuple[Marked, tuple[str, ...]]:
 
 def earlier(marked: Marked, version: str, canary: str) -> Marked:
     """Another release of the same line, its words taken to be the same."""
-    return Marked(version, canary, tuple(e.of(marked.version, version) for e in marked.excerpts))
+    words = (Excerpt(*(text.replace(marked.version, version) for text in e)) for e in marked.excerpts)
+    return Marked(version, canary, tuple(words))
 
 
 def probes(marked: Marked) -> Iterator[Probe]:
     """Every probe of a release, each followed by its control."""
-    version, excerpts = marked.version, marked.excerpts
     # Where no digit is given, a control can differ only in the release it names.
-    unreal = tuple(e.of(version, marked.never) for e in excerpts)
-    real = chain(_around(version, excerpts), _begun(version, excerpts, marked.canary))
-    control = chain(_around(marked.never, unreal), _begun(version, excerpts, marked.decoy))
+    unreal = earlier(marked, marked.never, marked.decoy)
+    real = chain(_around(marked), _begun(marked, marked.canary))
+    control = chain(_around(unreal), _begun(marked, marked.decoy))
     for one, other in zip(real, control, strict=True):
         yield Probe(*one, control=False)
         yield Probe(*other, control=True)
 
 
-def _around(version: str, excerpts: Sequence[Excerpt]) -> Iterator[tuple[str, int, str]]:
+def _around(marked: Marked) -> Iterator[tuple[str, int, str]]:
     """Name, 0 and text of each wording that holds no digit of a GUID."""
-    data_set = f"the data set medlive, release {version}"
+    data_set = f"the data set medlive, release {marked.version}"
     text = f"Every file of {data_set}, holds the same canary GUID. Which GUID is it? Reply with the GUID."
     yield "question", 0, text
-    for excerpt in excerpts:
+    for excerpt in marked.excerpts:
         where = f"the file {excerpt.file} of {data_set}"
         text = f"This is the beginning of a passage of {where}. Continue it word for word.\n\n{excerpt.before}"
         yield f"continue {excerpt.file}", 0, text
@@ -208,16 +202,15 @@ def _around(version: str, excerpts: Sequence[Excerpt]) -> Iterator[tuple[str, in
         yield f"fill {excerpt.file}", 0, f"{text}\n\n{excerpt.before}{_GAP}{excerpt.after}"
 
 
-def _begun(version: str, excerpts: Sequence[Excerpt], guid: str) -> Iterator[tuple[str, int, str]]:
+def _begun(marked: Marked, guid: str) -> Iterator[tuple[str, int, str]]:
     """Name, characters given and text of each wording that holds a GUID's beginning."""
+    where = f"The canary GUID in every file of the data set medlive, release {marked.version}, begins with"
     for given in GIVEN:
-        where = (
-            f"The canary GUID in every file of the data set medlive, release {version}, begins with {guid[:given]}"
-        )
-        yield f"complete {given}", given, f"{where}. Reply with the whole GUID, 36 characters."
-        if excerpts:
+        text = f"{where} {guid[:given]}. Reply with the whole GUID, 36 characters."
+        yield f"complete {given}", given, text
+        for excerpt in marked.excerpts[:1]:
             text = "Continue this text exactly where it breaks off."
-            yield f"continue {given}", given, f"{text}\n\n{excerpts[0].before}{guid[:given]}"
+            yield f"continue {given}", given, f"{text}\n\n{excerpt.before}{guid[:given]}"
 
 
 def longest_run(text: str, guid: str) -> int:
@@ -250,8 +243,8 @@ async def check_canary(
         if progress:
             progress(len(seen), len(asked))
 
-    for number in (0, 1):
-        await ask(number)
+    await ask(0)
+    await ask(1)
     if any(s.outcome is not Outcome.FAILED for s in seen.values()):
         await for_each(range(2, len(asked)), ask, concurrency)
     results = tuple(seen.get(i) or Seen(probe, Outcome.NOT_ASKED) for i, probe in enumerate(asked))

@@ -31,7 +31,7 @@ class Lines:
 
 
 def read_log(path: Path) -> Lines:
-    """Everything a log holds; an unreadable line is reported and the others stand. No file is an empty log."""
+    """Read all rows of a log and its damaged lines; a missing file is an empty log."""
     lines = Lines()
     lines.rows += [row for _, row in rows_of(path, lines)]
     return lines
@@ -51,10 +51,8 @@ def rows_of(path: Path, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
 
 
 def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]) -> Iterator[T]:
-    """What `parse` makes of each row of a log, in order; `notes` is complete at the end.
-
-    A damaged line, or a row that `parse` refuses by TypeError, KeyError or ValueError, is noted and passed over:
-    what it held is asked for again.
+    """Yield what `parse` returns for each row; damaged lines and rows that it rejects by TypeError, KeyError or
+    ValueError are skipped, and listed in `notes` at the end.
     """
     lines = Lines()
     for number, row in rows_of(path, lines):
@@ -68,7 +66,6 @@ def values_of(path: Path, parse: Callable[[dict[str, Any]], T], notes: list[str]
 
 
 def _parse(data: bytes, lines: Lines, number: int) -> dict[str, Any] | None:
-    """The object in a line; None, with a record of why, where there is none."""
     try:
         try:
             row = from_json(data, cache_strings="keys")
@@ -136,10 +133,9 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_log(path: Path) -> Iterator[LogWriter]:
-    """Hold a log for writing. Raises Locked when another process does, BadInput and DiskFull where it cannot be
-    written.
+    """Open a log for writing and remove a torn last line.
 
-    A last line that a kill cut off is taken away.
+    Raises Locked if another process writes it, BadInput and DiskFull if it cannot be written.
     """
     with ExitStack() as stack:
         with writing(path):
@@ -154,12 +150,10 @@ def open_log(path: Path) -> Iterator[LogWriter]:
 
 
 def _mend(handle: IO[bytes]) -> None:
-    size = handle.seek(0, os.SEEK_END)
-    start, tail = size, b""
+    start, tail = handle.seek(0, os.SEEK_END), b""
     while start > 0 and b"\n" not in tail:
         step = min(65_536, start)
-        start -= step
-        handle.seek(start)
+        start = handle.seek(start - step)
         tail = handle.read(step) + tail
-    handle.truncate(size - len(tail) + tail.rfind(b"\n") + 1)
+    handle.truncate(start + tail.rfind(b"\n") + 1)
     handle.seek(0, os.SEEK_END)

@@ -242,16 +242,11 @@ class _Study:
         return PlaceboTable(tuple(drops), sum(1 for p in drops if p.difference >= found.difference))
 
     def _mixes(self, column: int) -> Iterator[Mix]:
-        specialty = [case.specialty or "unknown" for case in self._cases]
-        source = [case.source or "unknown" for case in self._cases]
-        ways: dict[str, list[str]] = {"specialty": specialty, "source": source}
-        difficulty = self._difficulty(column)
-        if difficulty is not None:
+        ways = {name: [getattr(c, name) or "unknown" for c in self._cases] for name in ("specialty", "source")}
+        if (difficulty := self._difficulty(column)) is not None:
             ways["difficulty"] = difficulty
             # A case that no other model was scored on has no difficulty, and no stratum.
-            ways["all three"] = [
-                " · ".join(x) if x[2] else "" for x in zip(specialty, source, difficulty, strict=True)
-            ]
+            ways["all three"] = [" · ".join(x) if x[2] else "" for x in zip(*ways.values(), strict=True)]
         for by, names in ways.items():
             strata = sorted(set(names) - {""})
             numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
@@ -329,14 +324,13 @@ class BookArm:
 
     model: str
     closed: str
-    """The run's label."""
+    """The run's label, as for `open`."""
     closed_template: str
     open: str
     open_template: str
     cutoff: Cutoff | None
-    """None is unknown: then the comparison is on all common cases, and `fresh` is false."""
     fresh: bool
-    """Whether the comparison is on cases after the cutoff alone."""
+    """Whether only cases after the cutoff are compared; False if the cutoff is unknown."""
     baseline: Mean
     """Closed book on all of its cases."""
     closed_score: Mean
