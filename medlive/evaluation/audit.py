@@ -69,12 +69,10 @@ class Finding(LogRow):
     quote: str
     """Stands in the answer; "" only where the cause is unclear or there is none."""
     criteria: tuple[str, ...]
-    """Ids of errors that show the cause."""
     reasoning: str
     reason: str
     """Why it is unaudited, else ""."""
     score: Annotated[float, Field(ge=0, le=1, strict=True)]
-    """The case's score by the paper's metric."""
     raw: str
     """What the auditor said, cut at 20,000 characters."""
     answered_by: str
@@ -82,9 +80,7 @@ class Finding(LogRow):
     engine: str
     """"rules": no clinical judgement was made."""
     model: str
-    """The pinned model that was asked."""
     prompt: str
-    """The prompt's digest."""
     auditor: str
     """The digest of engine, model, parameters and prompt: what makes two auditors one."""
     judge: str
@@ -119,9 +115,7 @@ class Candidate:
         """What the auditor is shown."""
         case, met, errors = self.score.case, self.score.met, self.errors
         return {
-            "language": case.language,
-            "question": case.question,
-            "advice": case.advice,
+            "language": case.language, "question": case.question, "advice": case.advice,
             "answer": self.answer.response,
             "criteria": [
                 {"id": c.id, "criterion": c.criterion, "points": c.points, "met": met[c.id],
@@ -141,7 +135,6 @@ class Bottom:
     """The lowest-scoring cases of a run, and counts of the others."""
 
     asked: int
-    """The requested number."""
     candidates: tuple[Candidate, ...]
     """By score, ties by id."""
     without_error: tuple[str, ...]
@@ -149,7 +142,6 @@ class Bottom:
     left_out: Mapping[str, int]
     """Counts of cases without a score, by state."""
     scored: int
-    """Cases with a score."""
 
 
 def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
@@ -275,15 +267,9 @@ def auditor_digest(identity: EngineIdentity) -> str:
 
 
 async def audit_run(
-    run: GradedRun,
-    engine: Engine,
-    *,
-    bottom: int = BOTTOM,
-    concurrency: int = 16,
-    allow_unpinned: bool = False,
-    budget: Budget | None = None,
-    progress: Progress | None = None,
-) -> AuditResult:
+    run: GradedRun, engine: Engine, *, bottom: int = BOTTOM, concurrency: int = 16, allow_unpinned: bool = False,
+    budget: Budget | None = None, progress: Progress | None = None,
+) -> AuditResult:  # fmt: skip
     """Find the root causes of the lowest-scoring cases that this auditor has not audited yet.
 
     An unusable reply is returned to the engine once with its fault; if it stays unusable, the case is unaudited.
@@ -338,14 +324,9 @@ def open_candidates(
 
 
 def plan_audit(
-    runs: Sequence[GradedRun],
-    identity: EngineIdentity,
-    *,
-    bottom: int = BOTTOM,
-    concurrency: int = 16,
-    allow_unpinned: bool = False,
-    price: Price | None = None,
-) -> Plan:
+    runs: Sequence[GradedRun], identity: EngineIdentity, *, bottom: int = BOTTOM, concurrency: int = 16,
+    allow_unpinned: bool = False, price: Price | None = None,
+) -> Plan:  # fmt: skip
     """Plan the calls of `audit_run` for all runs, without repairs. Raises UsageError if a run is not graded."""
     auditor, todo, record, n = auditor_digest(identity), list[Call](), list[Sample](), 0
     for run in runs:

@@ -105,7 +105,6 @@ class Seen:
     run: int = 0
     """The longest run of the canary's unseen digits in the reply."""
     decoy_run: int = 0
-    """The same of the decoy's."""
     offered: bool = False
     """Whether the reply holds what ends like a GUID, right or wrong."""
     places: int = 0

@@ -144,7 +144,6 @@ class Answer(LogRow):
     model: str
     """The model as the endpoint named it; "" when it did not answer."""
     reason: str = ""
-    """Why it failed."""
     usage: Mapping[str, Any] = field(default_factory=dict)
     thinking: str = ""
     """What a reasoning model thought before it answered, where its endpoint shows it; never graded."""
@@ -204,10 +203,8 @@ class Grade(LogRow):
     """The model as the reply names it; "" where no reply came."""
     engine: str
     model: str
-    """The pinned model that was asked."""
     mode: Mode
     prompt: str
-    """The prompt's digest."""
     judge: str
     """The digest of engine, model, parameters, mode and prompt: what makes two graders one."""
     usage: Mapping[str, Any] = field(default_factory=dict)

@@ -58,7 +58,6 @@ class CaseLevel:
     mean: Estimate
     """The method's mean score on the cases that people scored too."""
     mean_people: Estimate
-    """People's mean score on the same cases."""
     unscored: int
     """Cases scored by people and not by this method."""
     gain: Estimate | None
@@ -74,14 +73,12 @@ class Coverage:
     """Criteria of the run with at least one human rating."""
     rated_twice: int
     graded: int
-    """Rated criteria with a verdict by the grader."""
     invalid: int
     """Rated criteria where the grader's reply had no verdict."""
     ungraded: int
     """Rated criteria without a reply by the grader, left out of every figure."""
     cases_rated: int
     adjudicated: int
-    """Rated criteria decided by the adjudicator."""
     cases_scored_by_people: int
     people_scores: str
     """"given" by people for whole cases, or "derived" from their verdicts by Equation 1; "none"."""
@@ -109,17 +106,10 @@ class Meta:
 
 
 def meta_run(
-    run_dir: Path,
-    *,
-    human: Path | Sequence[Path] = (),
-    adjudicator: str | None = None,
-    judge: str | None = None,
-    baselines: Sequence[Path] = (),
-    against: Sequence[Path] = (),
-    top: int | None = None,
-    draws: int = DRAWS,
-    seed: int = 0,
-) -> Meta:
+    run_dir: Path, *, human: Path | Sequence[Path] = (), adjudicator: str | None = None, judge: str | None = None,
+    baselines: Sequence[Path] = (), against: Sequence[Path] = (), top: int | None = None, draws: int = DRAWS, seed:
+    int = 0,
+) -> Meta:  # fmt: skip
     """Evaluate the grading of a run; all judges of the run itself are always compared.
 
     Args:

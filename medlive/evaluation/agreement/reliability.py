@@ -69,11 +69,9 @@ class Confusion:
 
     both_met: int
     first_only: int
-    """Met for the first, not met for the second."""
     second_only: int
     neither: int
     invalid_met: int = 0
-    """Met for the first, invalid for the second."""
     invalid_not_met: int = 0
 
 
@@ -109,7 +107,6 @@ class ByCase:
     threshold: float
     mean: Estimate
     below: Estimate
-    """The share of cases under the threshold."""
     one_label: int
     """Cases in which people and the grader used only one label."""
     cases: tuple[CaseAgreement, ...]

@@ -52,7 +52,6 @@ class Sheets:
 
     files: tuple[Path, ...]
     items: int
-    """On each sheet."""
     cases: int
     cut: int
     """Cells too long for a spreadsheet."""

@@ -90,7 +90,6 @@ class BundleInfo(_Frozen):
     format_version: Literal[1] = 1
     code_version: str
     numpy: str
-    """The version that drew the bootstrap's random numbers."""
     model: str
     template: TemplateUse
     parameters: dict[str, Any]
@@ -104,14 +103,9 @@ class BundleInfo(_Frozen):
 
 
 def make_bundle(
-    run: GradedRun,
-    *,
-    answers: bool = True,
-    draws: int = 1000,
-    seed: int = 0,
-    errata: tuple[ErrataMode, RunErrata] | None = None,
-    key: "SecretKey | None" = None,
-) -> dict[str, bytes]:
+    run: GradedRun, *, answers: bool = True, draws: int = 1000, seed: int = 0, errata: tuple[ErrataMode, RunErrata]
+    | None = None, key: "SecretKey | None" = None,
+) -> dict[str, bytes]:  # fmt: skip
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
 
     Args:

@@ -66,7 +66,6 @@ class Verification:
     grades: list[Grade] | None = None
     cases: tuple[EvaluationCase, ...] | None = None
     snapshots_folder: Path | None = None
-    """The folder beside the snapshot that may contain errata."""
     withdrawn: RunErrata | None = None
     recomputed: dict[str, Any] | None = None
 

@@ -55,14 +55,9 @@ class Leaderboard:
 
 
 def rank_bundles(
-    reports: Sequence[BundleReport],
-    *,
-    metric: Metric = Metric.PAPER,
-    draws: int = 1000,
-    seed: int = 0,
-    errata: ErrataMode = ErrataMode.WARN,
-    most_unscored: float = MOST_UNSCORED,
-) -> Leaderboard:
+    reports: Sequence[BundleReport], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0, errata:
+    ErrataMode = ErrataMode.WARN, most_unscored: float = MOST_UNSCORED,
+) -> Leaderboard:  # fmt: skip
     """Rank verified bundles, those with the same cases, template and grader together.
 
     A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for

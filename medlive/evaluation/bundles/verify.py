@@ -186,12 +186,9 @@ class BundleReport:
 
 
 def verify_bundle(
-    path: Path,
-    *,
-    public_keys: "Sequence[PublicKey]" = (),
-    snapshot: Path | CaseSet | None = None,
-    errata_file: Path | None = None,
-) -> BundleReport:
+    path: Path, *, public_keys: "Sequence[PublicKey]" = (), snapshot: Path | CaseSet | None = None, errata_file:
+    Path | None = None,
+) -> BundleReport:  # fmt: skip
     """Run all verification steps on a bundle; nothing is written.
 
     Args:

@@ -55,7 +55,6 @@ class Mix:
     """"specialty", "source", "difficulty", or "all three"."""
     adjusted: Adjusted
     strata: tuple[str, ...]
-    """What each of `adjusted.strata` is."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,9 +72,7 @@ class ModelContamination:
 
     label: str
     cutoff: Cutoff | None
-    """None if unknown; then there are no figures."""
     scored: int
-    """Cases with a score."""
     undated: int
     """Of those, cases without a date: on neither side."""
     drop: Drop | None
@@ -104,7 +101,6 @@ class ArmDrop:
 
     model: str
     raw: str
-    """The run's label."""
     rewritten: str
     drop: Drop
     """Of (raw - rewritten) by case: positive where the thread's own words help more on what may have been seen."""
@@ -334,12 +330,10 @@ class BookArm:
     baseline: Mean
     """Closed book on all of its cases."""
     closed_score: Mean
-    """Closed book on the cases compared."""
     open_score: Mean
     n: int
     """The cases compared: fresh where `fresh`, and scored in both runs."""
     difference: float | None
-    """Open less closed."""
     low: float | None
     high: float | None
     p: float | None

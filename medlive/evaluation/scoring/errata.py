@@ -69,16 +69,13 @@ class RunErrata:
         """Return the JSON form; the file is given by name and digest, its path is private."""
         found = self.found
         return {
-            "version": self.version,
-            "file": None if found.path is None else found.path.name,
-            "digest": found.digest,
-            "checked_with": found.key,
-            "problem": found.problem,
+            "version": self.version, "file": None if found.path is None else found.path.name,
+            "digest": found.digest, "checked_with": found.key, "problem": found.problem,
             "withdrawn_cases": list(self.cases),
             "withdrawn_criteria": [{"case_id": case, "criterion_id": c} for case, c in self.criteria],
             "cases_left_without_positive_criterion": list(self.emptied),
             "cases_with_unclear_criteria": list(self.unclear),
-        }
+        }  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,6 @@ class AxisErrors:
 
     axis: str
     n: int
-    """Graded criteria."""
     errors: int
     low: float | None = None
     """The 95 % interval of the rate; cases are drawn, with all their criteria."""
@@ -91,7 +90,6 @@ class _Batch:
     rows: Places
     """Of each case the item."""
     axes: list[str]
-    """Sorted."""
     row: Places
     """Of each criterion the item."""
     points: Floats

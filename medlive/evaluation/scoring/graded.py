@@ -23,7 +23,6 @@ class Grader:
 
     engine: str
     model: str
-    """The pinned model that was asked."""
     answered_by: tuple[str, ...]
     """The models that the replies name."""
     mode: str

@@ -28,11 +28,9 @@ class Profiles:
     labels: tuple[str, ...]
     """The models, in the table's order: rows and columns of `between_models`."""
     means: Matrix
-    """(values x models)."""
     between_models: Matrix
     """Over the values; None where there are fewer than three of them or one model's means are all alike."""
     between_values: Matrix
-    """The same over the models, between slices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +41,6 @@ class WorstCases:
     k: int
     """How many were taken of each: `WORST`, or half of the common cases where that is fewer."""
     common: int
-    """Cases that every model has a score for."""
     cases: Mapping[str, tuple[str, ...]]
     """Label → case ids, the lowest first, equal scores by id."""
     tied: Mapping[str, int]

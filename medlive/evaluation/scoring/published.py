@@ -21,7 +21,6 @@ class MonthTable:
     """Scores by month and overall, as the published script prints them."""
 
     models: tuple[str, ...]
-    """Columns, sorted by name."""
     rows: tuple[tuple[str, tuple[float | None, ...], int], ...]
     """(month, a score for each model, cases); None is printed as NA."""
     overall: tuple[float | None, ...]

@@ -58,7 +58,6 @@ class Rates:
     """Of gradable answers."""
     ungraded: int
     partly_graded: int
-    """Cases with an ungraded criterion."""
     unanswered: int
     truncated: int
     refused: int
@@ -82,7 +81,6 @@ class Coverage:
     label: str
     cases: int
     scored: int
-    """With a score."""
     missing: tuple[str, ...]
     """Cases that another model has a score for and this one does not, in the runs' order."""
 
@@ -100,7 +98,6 @@ class ModelScore:
     axes: tuple[AxisErrors, ...]
     cases: tuple[CaseScore, ...]
     cutoff: Cutoff | None = None
-    """From the registry; None is unknown."""
 
     def slice(self, kind: str, value: str) -> Estimate | None:
         """The estimate of one slice; None where the model has no such slice."""
@@ -122,13 +119,11 @@ class ScoreTable:
     models: tuple[ModelScore, ...]
     comparisons: tuple[Comparison, ...]
     common: int
-    """Cases that every model has a score for."""
     warnings: tuple[str, ...]
     """Reasons not to publish or compare this table, to be printed with it."""
     errata: ErrataUse | None = None
     """How errata were handled, in the order of the given runs; None: errata were not looked up."""
     labels: tuple[str, ...] = ()
-    """The models' labels in that order."""
     basis: CaseBasis = CaseBasis.OWN
     coverage: tuple[Coverage, ...] = ()
     """Of each model, in that order, before a restriction to common cases."""
@@ -139,15 +134,9 @@ class ScoreTable:
 
 
 def score_runs(
-    runs: Sequence[GradedRun],
-    *,
-    metric: Metric = Metric.PAPER,
-    draws: int = 1000,
-    seed: int = 0,
-    errata: ErrataUse | None = None,
-    basis: CaseBasis = CaseBasis.OWN,
-    registry: Registry = EMPTY,
-) -> ScoreTable:
+    runs: Sequence[GradedRun], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0, errata:
+    ErrataUse | None = None, basis: CaseBasis = CaseBasis.OWN, registry: Registry = EMPTY,
+) -> ScoreTable:  # fmt: skip
     """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
     Args:
@@ -168,7 +157,8 @@ def score_runs(
         raise UsageError("expected at least one run to score")
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
-    runs = runs if errata is None else _after_errata(runs, errata)
+    if errata is not None and errata.mode is ErrataMode.APPLY:
+        runs = [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in runs]
     scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
@@ -198,12 +188,6 @@ def score_runs(
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
                       tuple(labels), basis, coverage)  # fmt: skip
-
-
-def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
-    if errata.mode is not ErrataMode.APPLY:
-        return list(runs)
-    return [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
 
 
 def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple[CaseScore, ...]]:
@@ -254,15 +238,11 @@ def _rates(cases: Sequence[CaseScore]) -> Rates:
     states = Counter(case.state for case in cases)
     answers = Counter(case.answer for case in cases)
     return Rates(
-        cases=len(cases),
-        criteria=sum(len(case.met) for case in cases),
-        ungraded=sum(case.ungraded for case in cases),
-        partly_graded=states[CaseState.PARTLY_GRADED],
-        unanswered=states[CaseState.UNANSWERED],
-        truncated=answers[AnswerState.TRUNCATED],
-        refused=answers[AnswerState.REFUSED],
+        len(cases), criteria=sum(len(case.met) for case in cases), ungraded=sum(case.ungraded for case in cases),
+        partly_graded=states[CaseState.PARTLY_GRADED], unanswered=states[CaseState.UNANSWERED],
+        truncated=answers[AnswerState.TRUNCATED], refused=answers[AnswerState.REFUSED],
         unscorable=sum(case.unscorable for case in cases),
-    )
+    )  # fmt: skip
 
 
 def month_table(table: ScoreTable) -> MonthTable:
