@@ -321,20 +321,15 @@ def _page_members(page: Fetched) -> tuple[bytes, bytes]:
     request = b""
     if posted is not None:
         about["WARC-Concurrent-To"] = request_id
-        request = _request_member(
-            {"WARC-Record-ID": request_id, "WARC-Concurrent-To": response_id, **common}, posted
-        )
+        parts = urlsplit(address)
+        first_line = f"POST {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1"
+        head = _head(first_line, {"content-type": "application/x-www-form-urlencoded"}, len(posted))
+        its_own = {"WARC-Record-ID": request_id, "WARC-Concurrent-To": response_id, **common}
+        request = _member("request", "application/http; msgtype=request", its_own, head, posted)
     headers = {name: value for name, value in page.headers.items() if name not in _NOT_STORED}
     phrase = HTTPStatus(page.status).phrase if page.status in HTTPStatus._value2member_map_ else "Unknown"
     head = _head(f"HTTP/1.1 {page.status} {phrase}", headers, len(page.body))
     return _member("response", "application/http; msgtype=response", about, head, page.body), request
-
-
-def _request_member(about: Mapping[str, str], posted: bytes) -> bytes:
-    parts = urlsplit(about["WARC-Target-URI"])
-    first_line = f"POST {parts.path or '/'}{'?' + parts.query if parts.query else ''} HTTP/1.1"
-    head = _head(first_line, {"content-type": "application/x-www-form-urlencoded"}, len(posted))
-    return _member("request", "application/http; msgtype=request", about, head, posted)
 
 
 def _warcinfo(software: str, operator: str | None, created_at: datetime) -> bytes:
@@ -405,7 +400,11 @@ def sort_key(url: str) -> str:
         return quote(url.lower(), safe=_URL_SAFE, errors="replace")
     if not parts.hostname:
         return quote(url.lower(), safe=_URL_SAFE, errors="replace")
-    host = _WWW.sub("", _ascii_host(parts.hostname.rstrip(".")))
+    host = parts.hostname.rstrip(".")
+    if not host.isascii():
+        with suppress(UnicodeError):  # no name that a resolver would take is escaped as it is
+            host = host.encode("idna").decode("ascii")
+    host = _WWW.sub("", quote(host, safe=_URL_SAFE, errors="replace"))
     key = host if ":" in host else ",".join(reversed(host.split(".")))
     if port is not None and port != _DEFAULT_PORTS.get(parts.scheme):
         key += f":{port}"
@@ -427,13 +426,6 @@ def cdxj_line(filename: str, place: Place, page: Fetched) -> str:
     }
     moment = page.fetched_at.strftime("%Y%m%d%H%M%S")
     return f"{sort_key(page.url)} {moment} {json.dumps(found)}"
-
-
-def _ascii_host(host: str) -> str:
-    if not host.isascii():
-        with suppress(UnicodeError):  # no name that a resolver would take is escaped as it is
-            host = host.encode("idna").decode("ascii")
-    return quote(host, safe=_URL_SAFE, errors="replace")
 
 
 def _escaped(text: str) -> str:

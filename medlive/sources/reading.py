@@ -3,7 +3,7 @@
 import html
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import lru_cache
@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
-from medlive.sources.source import LayoutError, Page, PageRequest, link
+from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
 
 # The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of
 # scripts and the like is not escaped, so it is one token with their start tag. The expression is linear: no
@@ -174,8 +174,8 @@ def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, 
             yield tag, text
 
 
-def readable(node: LexborNode, *, skip_classes: frozenset[str] = frozenset()) -> Readable:
-    """Extract the text and the media of an element, without elements of the skipped classes.
+def readable(node: LexborNode | None, *, skip_classes: frozenset[str] = frozenset()) -> Readable:
+    """Extract the text and the media of an element, without elements of the skipped classes; none of no element.
 
     Blocks and line breaks become newlines (at most two in a row), other white space single spaces. Decorations
     (smilies, avatars, icons) do not count as media.
@@ -183,7 +183,7 @@ def readable(node: LexborNode, *, skip_classes: frozenset[str] = frozenset()) ->
     out: list[str] = []
     media: dict[str, None] = {}
     pre = 0
-    for tag, text in _audible(node.html or "", skip_classes):
+    for tag, text in _audible((node.html if node is not None else "") or "", skip_classes):
         if tag.media is not None:
             media[tag.media] = None
         if tag.name == "pre":
@@ -232,6 +232,18 @@ def following(node: LexborNode) -> Iterator[LexborNode]:
         if sibling.is_element_node:
             yield sibling
         sibling = sibling.next
+
+
+def linked_threads(
+    page: Page, tree: LexborHTMLParser, selector: str, path: re.Pattern[str], title: Callable[[LexborNode], str]
+) -> tuple[ListEntry, ...]:
+    """Return the threads that the anchors of a list lead to, by the first group of their address's pattern."""
+    entries: dict[str, ListEntry] = {}
+    for anchor in tree.css(selector):
+        url = link(page, anchor.attributes.get("href")) or ""
+        if found := path.search(url):
+            entries.setdefault(found[1], ListEntry(url, found[1], title(anchor)))
+    return tuple(entries.values())
 
 
 def following_list_page(page: Page, tree: LexborHTMLParser, parameter: str) -> PageRequest | None:
@@ -391,5 +403,5 @@ def _text(value: Any) -> str:
         return ""
     if not _HAS_MARKUP.search(value):
         return clean(value).strip()
-    body = parse(value.replace("\n", "<br>") if "<p" not in value and "<br" not in value else value).body
-    return readable(body).text if body is not None else ""
+    has_breaks = "<p" in value or "<br" in value
+    return readable(parse(value if has_breaks else value.replace("\n", "<br>")).body).text

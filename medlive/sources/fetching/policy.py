@@ -170,7 +170,9 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
         return Robots(host, RobotsState.ABSENT, fetched_at, status)
     text = body.decode("utf-8-sig", "replace").replace("\x00", "")
     rules = Protego.parse(text)
-    pause = _interval_s(rules)
+    rate = rules.request_rate(PRODUCT)
+    by_rate = rate.seconds / rate.requests if rate is not None and rate.requests > 0 else 0.0
+    pause = max(0.0, float(rules.crawl_delay(PRODUCT) or 0.0), by_rate)
     detail = ""
     if not 200 <= status < 300:
         detail = f"robots.txt was answered with status {status}"
@@ -181,12 +183,3 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     if detail:
         return Robots(host, RobotsState.UNREADABLE, fetched_at, status, body, detail)
     return Robots(host, RobotsState.RULES, fetched_at, status, body, rules=rules, interval_s=pause)
-
-
-def _interval_s(rules: Protego) -> float:
-    """The seconds between requests; 0 for none or an invalid value."""
-    waits = [0.0, float(rules.crawl_delay(PRODUCT) or 0.0)]
-    rate = rules.request_rate(PRODUCT)
-    if rate is not None and rate.requests > 0:
-        waits.append(rate.seconds / rate.requests)
-    return max(waits)

@@ -3,13 +3,14 @@
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import datetime
 from typing import Any, NamedTuple
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources.source import LayoutError, Page
 from medlive.threads.model import Thread
 
 _QUESTION_PATH = re.compile(r"/question/(\d{1,20})/?(?:[?#]|$)")
@@ -55,15 +56,16 @@ class Dxy(source.Site):
     def parse_listing(self, page: Page) -> source.Listing:
         """The questions of a section page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
-        entries: dict[str, source.ListEntry] = {}
-        for anchor in tree.css("div.content-list > a"):
-            url = link(page, anchor.attributes.get("href")) or ""
-            if found := _QUESTION_PATH.search(url):
-                title = reading.readable(anchor).text.partition("\n")[0]
-                entries.setdefault(found[1], source.ListEntry(url, found[1], title))
+        entries = reading.linked_threads(
+            page,
+            tree,
+            "div.content-list > a",
+            _QUESTION_PATH,
+            lambda a: reading.readable(a).text.partition("\n")[0],
+        )
         if not entries:
             raise LayoutError(page.url, "div.content-list > a to /question/<id>")
-        return source.Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page_index"))
+        return source.Listing(entries, reading.following_list_page(page, tree, "page_index"))
 
     def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The consultation in order. Raises LayoutError, and NotAThread when no doctor has answered."""
@@ -79,10 +81,12 @@ class Dxy(source.Site):
         title = _field(state, "question", "title") or reading.line(tree.css_first("h1.question-title")) or disease
         if not title:
             raise LayoutError(page.url, "question.title, h1.question-title or disease.title")
-        asked_at = (
-            reading.stated_moment(_value(state, "question", "createTime"), reading.CHINA) or turns[0].posted_at
+        stated = reading.stated_moment(_value(state, "question", "createTime"), reading.CHINA)
+        posted_at = (
+            stated
+            or turns[0].posted_at
+            or reading.shown_date(reading.line(tree.css_first(".question-time")), reading.CHINA)
         )
-        posted_at = asked_at or reading.shown_date(reading.line(tree.css_first(".question-time")), reading.CHINA)
         # The doctor is verified where the page shows both a title and a hospital.
         proof = f"{doctor.title}, {doctor.hospital}" if doctor.title and doctor.hospital else None
         posts = [
@@ -98,11 +102,9 @@ def _state(tree: LexborHTMLParser) -> dict[str, Any] | None:
     for script in tree.css("script"):
         script_text = script.text()
         if match := _STATE.search(script_text):
-            try:
+            with suppress(ValueError, RecursionError):
                 value: dict[str, Any] = json.JSONDecoder(strict=False).raw_decode(script_text, match.end())[0]
-            except (ValueError, RecursionError):
-                continue
-            return value
+                return value
     return None
 
 
@@ -138,8 +140,7 @@ def _turn_of_state(page: Page, dialog: Any) -> _Turn:
     content = _value(dialog, "content")
     if not isinstance(content, str) or "type" not in dialog:
         raise LayoutError(page.url, "type and content in every questionDialog")
-    body = reading.parse(content).body
-    read = reading.readable(body) if body is not None else reading.Readable("", ())
+    read = reading.readable(reading.parse(content).body)
     if not read.text and not read.media:
         raise LayoutError(page.url, "content in every questionDialog")
     return _Turn(bool(dialog["type"]), read, reading.stated_moment(dialog.get("createTime"), reading.CHINA))

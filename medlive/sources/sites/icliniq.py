@@ -8,7 +8,7 @@ from typing import NamedTuple
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
 from medlive.sources import reading, source
-from medlive.sources.source import LayoutError, Page, link
+from medlive.sources.source import LayoutError, Page
 from medlive.threads.model import Thread
 
 # By era, newest first: 2020 and later, about 2019, 2018.
@@ -55,13 +55,8 @@ class Icliniq(source.Site):
         """The questions of a list page; the list shows no dates. Raises LayoutError."""
         tree = reading.parse(page)
         for selector in _ROWS:
-            entries: dict[str, source.ListEntry] = {}
-            for anchor in tree.css(selector):
-                url = link(page, anchor.attributes.get("href")) or ""
-                if found := _QUESTION_PATH.search(url):
-                    entries.setdefault(found[1], source.ListEntry(url, found[1], reading.line(anchor)))
-            if entries:
-                return source.Listing(tuple(entries.values()), reading.following_list_page(page, tree, "page"))
+            if entries := reading.linked_threads(page, tree, selector, _QUESTION_PATH, reading.line):
+                return source.Listing(entries, reading.following_list_page(page, tree, "page"))
         raise LayoutError(page.url, " or ".join(_ROWS) + " to /qa/<topic>/<question>")
 
     def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
@@ -123,9 +118,8 @@ def _question(page: Page, block: LexborNode) -> _Turn:
 
 
 def _answer(page: Page, block: LexborNode, doctor: str, specialty: str) -> _Turn:
-    body = block.css_first(".ansExtCon")
-    answer = reading.readable(body) if body is not None else None
-    if answer is None or not answer.text:
+    answer = reading.readable(block.css_first(".ansExtCon"))
+    if not answer.text:
         raise LayoutError(page.url, "text in div.answerDiv .ansExtCon")
     doctor = reading.line(block.css_first(".doctor-name")) or doctor
     if not doctor:
@@ -147,7 +141,6 @@ def _check_strays(page: Page, container: LexborNode) -> None:
 
 def _published(tree: LexborHTMLParser, stated: reading.Discussion | None) -> datetime | None:
     """The day that the page says it was published on; its structured data's where it does not say."""
-    body = tree.body
-    match = _PUBLISHED.search(reading.readable(body).text) if body is not None else None
+    match = _PUBLISHED.search(reading.readable(tree.body).text)
     shown = reading.shown_date(match[1], reading.INDIA) if match else None
     return shown or (stated.opening.posted_at if stated is not None else None)

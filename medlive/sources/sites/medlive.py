@@ -220,10 +220,8 @@ def _row(page: Page, row: Any) -> source.ListEntry | None:
     thread_id = _thread_id(url) if url is not None else None
     if url is None or thread_id is None or not isinstance(title, str):
         return None
-    body = reading.parse(title).body
-    return source.ListEntry(
-        url, thread_id, reading.line(body), reading.stated_moment(row.get("inputtime"), reading.CHINA)
-    )
+    posted_at = reading.stated_moment(row.get("inputtime"), reading.CHINA)
+    return source.ListEntry(url, thread_id, reading.line(reading.parse(title).body), posted_at)
 
 
 def _article_date(tree: LexborHTMLParser) -> datetime | None:
