@@ -124,11 +124,8 @@ def reads_nothing(ends: Mapping[str, int]) -> bool:
 
 def _compared(name: str, measure: Measure, before: Sequence[Mapping[str, Measure]]) -> Compared:
     kind = name.partition(":")[0]
-    past = [
-        run[name].value
-        for run in before[:HISTORY]
-        if name in run and (kind == "count" or run[name].n >= LEAST_THREADS)
-    ]
+    runs = [run[name] for run in before[:HISTORY] if name in run]
+    past = [run.value for run in runs if kind == "count" or run.n >= LEAST_THREADS]
     middle = median(past) if len(past) >= LEAST_RUNS else None
     collapsed = _collapsed(kind, measure, middle)
     if collapsed and kind == "median":
@@ -142,9 +139,8 @@ def _collapsed(kind: str, measure: Measure, middle: float | None) -> bool:
     if kind == "end":
         # Without a history too: a source whose threads mostly fail is not read, however new it is.
         usual = middle if middle is not None else 0.2
-        return (
-            n >= LEAST_THREADS and value > usual + _MORE and _tail(round(value * n), n, max(usual, 0.02)) < CHANCE
-        )
+        far = n >= LEAST_THREADS and value > usual + _MORE
+        return far and _tail(round(value * n), n, max(usual, 0.02)) < CHANCE
     if middle is None:
         return False
     if kind == "count":

@@ -16,10 +16,7 @@ SITES: Mapping[str, type[Site]] = {site.name: site for site in (Icliniq, Sdn, Dx
 
 
 def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
-    """The adapter of a community, its default settings overridden field by field.
-
-    Raises ConfigError for an unknown name or field, or a value that does not fit.
-    """
+    """The adapter of a community, its default settings overridden field by field. Raises ConfigError."""
     site = SITES.get(name)
     if site is None:
         raise ConfigError(f"no source is named {name!r}", hint=f"known sources: {', '.join(SITES)}")

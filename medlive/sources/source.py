@@ -52,11 +52,12 @@ class SourceError(MedliveError):
 
     kind: ClassVar[ProblemKind]
 
+    def __init_subclass__(cls, *, kind: ProblemKind | None = None) -> None:
+        cls.kind = kind or cls.kind
 
-class LayoutError(SourceError):
+
+class LayoutError(SourceError, kind=ProblemKind.LAYOUT):
     """A page has a layout that its adapter does not know."""
-
-    kind = ProblemKind.LAYOUT
 
     def __init__(self, url: str, looked_for: str, *, found: str | None = None) -> None:
         """`looked_for` names the expected markup, `found` what the page has instead."""
@@ -68,22 +69,16 @@ class LayoutError(SourceError):
         )
 
 
-class NotAThread(SourceError):
+class NotAThread(SourceError, kind=ProblemKind.NOT_A_THREAD):
     """A page is whole but shows no discussion."""
 
-    kind = ProblemKind.NOT_A_THREAD
 
-
-class IncompleteThread(NotAThread):
+class IncompleteThread(NotAThread, kind=ProblemKind.INCOMPLETE):
     """The pages are not a complete thread."""
 
-    kind = ProblemKind.INCOMPLETE
 
-
-class ParserFault(SourceError):
+class ParserFault(SourceError, kind=ProblemKind.FAULT):
     """An adapter failed on a page with an unexpected error."""
-
-    kind = ProblemKind.FAULT
 
 
 @dataclass(frozen=True, slots=True)
@@ -316,11 +311,10 @@ def host_of(url: str) -> str:
 
 
 def allowed_hosts(site: Site, base_url: str) -> frozenset[str]:
-    """The hosts that a harvest from `base_url` may ask.
+    """The hosts that a harvest from `base_url` may ask. Raises ConfigError for a base without host.
 
-    Against the community itself its own hosts; against any other server (a demonstration, a mirror) that
-    server alone, so that no link in its pages leads out to the real community. Raises ConfigError for a base
-    without host.
+    Against the community itself its own hosts; against any other server (a demonstration, a mirror) that server
+    alone, so that no link in its pages leads out to the real community.
     """
     host = host_of(base_url)
     if not host:

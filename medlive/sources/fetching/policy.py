@@ -36,10 +36,8 @@ OUTAGES = (FetchReason.TIMEOUT, FetchReason.CONNECTION, FetchReason.SERVER_ERROR
 """Failures of a host rather than of a page."""
 
 
-class FetchError(SourceError):
+class FetchError(SourceError, kind=ProblemKind.FETCH):
     """A page was not fetched."""
-
-    kind = ProblemKind.FETCH
 
     def __init__(self, url: str, message: str, *, status: int | None = None) -> None:
         self.url = url
@@ -49,28 +47,20 @@ class FetchError(SourceError):
         super().__init__(f"{url}: {message}")
 
 
-class RobotsDenied(FetchError):
+class RobotsDenied(FetchError, kind=ProblemKind.ROBOTS):
     """The host's robots.txt does not let this page be fetched, or could not be read."""
 
-    kind = ProblemKind.ROBOTS
 
-
-class HostRefused(FetchError):
+class HostRefused(FetchError, kind=ProblemKind.HOST_REFUSED):
     """The address is not one of this source."""
 
-    kind = ProblemKind.HOST_REFUSED
 
-
-class Blocked(FetchError):
+class Blocked(FetchError, kind=ProblemKind.BLOCKED):
     """The host turned medlive away, and is left alone for the rest of the run."""
 
-    kind = ProblemKind.BLOCKED
 
-
-class HostDown(Blocked):
+class HostDown(Blocked, kind=ProblemKind.DOWN):
     """The host failed page after page, and is left alone for the rest of the run."""
-
-    kind = ProblemKind.DOWN
 
 
 class FetchFailed(FetchError):

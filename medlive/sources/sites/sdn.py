@@ -68,12 +68,6 @@ class Sdn(source.Site):
         verified_labels=("attending", "resident", "fellow"),
     )
 
-    def __init__(self, settings: source.SourceSettings | None = None) -> None:
-        super().__init__(settings)
-        self._verified = frozenset(label.lower() for label in self.settings.verified_labels)
-        # A page is asked for its successor, then read as part of its thread.
-        self._read = lru_cache(maxsize=128)(read_page)
-
     def listing_requests(self, base_url: str) -> Sequence[source.PageRequest]:
         """Each board in the order of its threads' last posts, so that late replies are seen."""
         order = "?order=last_post_date&direction=desc"
@@ -95,11 +89,11 @@ class Sdn(source.Site):
 
     def next_page(self, page: Page) -> str | None:
         """The thread's following page. Raises LayoutError for a page whose posts cannot be read."""
-        return self._read(page).following
+        return read_page(page).following
 
     def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
-        read_pages = [self._read(page) for page in pages]
+        read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
         first = read_pages[0]
         posts = list({post.post_id: post for read in read_pages for post in read.posts}.values())
@@ -121,7 +115,9 @@ class Sdn(source.Site):
 
     def _proof(self, status: str) -> str | None:
         """SDN's status if its first word is a physician's ("Fellowship applicant" is not)."""
-        return status if next(iter(re.findall(r"[a-z]+", status.lower())), "") in self._verified else None
+        first = re.search(r"[a-z]+", status.lower())
+        verified = map(str.lower, self.settings.verified_labels)
+        return status if first is not None and first[0] in verified else None
 
 
 def _entry(page: Page, row: LexborNode) -> source.ListEntry:
@@ -151,6 +147,7 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
         raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
 
 
+@lru_cache(maxsize=128)  # a page is asked for its successor, then read as part of its thread
 def read_page(page: Page) -> ThreadPage:
     """What one page of a thread shows. Raises LayoutError."""
     tree = reading.parse(page)
@@ -264,21 +261,17 @@ def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str
 
 
 def _page_number(page: Page, tree: LexborHTMLParser) -> int:
-    current = reading.line(tree.css_first(".pageNav-page--current"))
-    if current.isascii() and current.isdigit() and len(current) < 8:
-        return int(current)
-    in_address = _PAGE_PATH.search(page.url)
-    return int(in_address[1]) if in_address else 1
+    current = re.fullmatch("([0-9]{1,7})", reading.line(tree.css_first(".pageNav-page--current")))
+    found = current or _PAGE_PATH.search(page.url)
+    return int(found[1]) if found else 1
 
 
 def _next_url(page: Page, tree: LexborHTMLParser, number: int) -> str | None:
     """The address of the page after page `number`, of a thread or of a list. Raises LayoutError."""
-    following = tree.css_first(_FOLLOWING)
-    if following is not None:
-        url = link(page, following.attributes.get("href"))
-        if url is None:
-            raise LayoutError(page.url, f"an address in {_FOLLOWING}")
-        return url
+    if (following := tree.css_first(_FOLLOWING)) is not None:
+        if url := link(page, following.attributes.get("href")):
+            return url
+        raise LayoutError(page.url, f"an address in {_FOLLOWING}")
     # The pager may change its classes: the page after this one is still named in a link outside the posts.
     address_part = f"/page-{number + 1}"
     if address_part.encode() not in page.body:
