@@ -7,6 +7,7 @@ is unknown; nothing here guesses one.
 import re
 import tomllib
 from calendar import monthrange
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import date
@@ -122,17 +123,13 @@ class Candidate(BaseModel):
         return value
 
     @model_validator(mode="after")
-    def _said_once(self) -> Self:
+    def _check_fields(self) -> Self:
         if {"max_tokens", "max_completion_tokens"} <= self.sent().keys():
             raise ValueError("max_tokens and max_completion_tokens are one limit by two names: give one")
-        named = {name for name in _SENT if getattr(self, name) is not None}
-        for twice in (named & self.parameters.keys(), self.extra_body.keys() & (named | self.parameters.keys())):
-            if twice:
-                raise ValueError(f"{', '.join(sorted(twice))}: given twice")
-        return self
-
-    @model_validator(mode="after")
-    def _sourced(self) -> Self:
+        named = [name for name in _SENT if getattr(self, name) is not None]
+        given = Counter([*named, *self.parameters, *self.extra_body])
+        if twice := sorted(name for name, n in given.items() if n > 1):
+            raise ValueError(f"{', '.join(twice)}: given twice")
         if self.cutoff is not None and not (self.cutoff_source and self.confidence):
             raise ValueError("a cutoff needs cutoff_source and confidence (stated or inferred)")
         return self

@@ -6,7 +6,7 @@ in canonical form, so the same run gives the same bytes (docs/leaderboard.md).
 
 import os
 from collections.abc import Mapping
-from dataclasses import asdict, replace
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
@@ -228,19 +228,15 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
             "slices": [{"kind": s.kind, "value": s.value, **_estimate(s.estimate)} for s in model.slices],
             "table": table.tsv(),
         }
-    scores: dict[str, Any] = _rounded(
-        {
-            "format": "medlive-bundle-scores",
-            "format_version": 1,
-            "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
-            "errata": None if errata is None else dict(errata),
-            "rates": {**asdict(model.rates), "shares": model.rates.shares},
-            "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
-            "warnings": list(table.warnings),
-            **found,
-        }
-    )
-    return scores
+    scores = {
+        "format": "medlive-bundle-scores", "format_version": 1,
+        "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
+        "errata": None if errata is None else dict(errata),
+        "rates": {**asdict(model.rates), "shares": model.rates.shares},
+        "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
+        "warnings": list(table.warnings),
+    }  # fmt: skip
+    return {name: _rounded(value) for name, value in (scores | found).items()}
 
 
 def errata_from_record(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]) -> RunErrata:
@@ -257,10 +253,8 @@ def errata_of(cases: tuple[EvaluationCase, ...], withdrawn: set[str], criteria: 
 
 
 def _estimate(one: Estimate) -> dict[str, Any]:
-    return {
-        "n": one.n, "mean": one.mean, "ci_low": one.low, "ci_high": one.high, "least": one.least,
-        "most": one.most, "bounds_over": one.of,
-    }  # fmt: skip
+    names = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over")
+    return dict(zip(names, astuple(one), strict=True))
 
 
 def _rounded(value: Any) -> Any:

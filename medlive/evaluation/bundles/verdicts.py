@@ -4,6 +4,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import Final
 
@@ -32,10 +33,14 @@ def verdicts(state: Verification, out: Faults) -> None:
     in_order(GRADES, [(g.case_id, g.criterion_id) for g in grades], order, "criterion", out)
     by_id = {case.case_id: case for case in cases if case.case_id in answers}
     unverifiable = 0
-    for case_id, of_case in groupby(grades, key=lambda grade: grade.case_id):
-        unverifiable += _check_case(
-            by_id.get(case_id), answers.get(case_id), list(of_case), info.grader.judge, out
-        )
+    for case_id, group in groupby(grades, key=lambda grade: grade.case_id):
+        of_case = list(group)
+        if case_id in by_id:
+            checked = _Case(by_id[case_id], answers[case_id], of_case, info.grader.judge)
+            unverifiable += sum(checked.check(grade, out) for grade in of_case)
+        else:
+            what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
+            out.add(GRADES, what, f"{len(of_case)} verdicts without one")
     if out.count and info.code_version != __version__:
         # Another version of medlive may parse a reply differently.
         out.add(BUNDLE, f"medlive {__version__}, which parsed the replies here", printable(info.code_version)[:40])
@@ -49,18 +54,6 @@ def verdicts(state: Verification, out: Faults) -> None:
     for note, n in notes.items():
         if n > 0:
             state.add_note(note)
-
-
-def _check_case(
-    case: EvaluationCase | None, answer: Answer | None, grades: Sequence[Grade], judge: str, out: Faults
-) -> int:
-    """Check the verdicts of one case. Returns how many have no stored reply."""
-    if case is None or answer is None:
-        what = f"case {printable(grades[0].case_id)[:60]}: a gradable answer for its verdicts"
-        out.add(GRADES, what, f"{len(grades)} verdicts without one")
-        return 0
-    checked = _Case(case, answer, grades, judge)
-    return sum(checked.check(grade, out) for grade in grades)
 
 
 class _Case:
@@ -105,7 +98,9 @@ class _Case:
         """How a verdict differs from the grader's reply: "" if it does not, None if there is no reply for it."""
         mine = Verdict(grade.met is True, grade.quote, grade.reasoning)
         read = self._read(grade)
-        if mine in read or (grade.origin is Origin.CACHE and self._is_elsewhere(mine)):
+        # A cached verdict may have been asked for under another criterion id.
+        elsewhere = grade.origin is Origin.CACHE and any(mine in listed for listed in self._by_id.values())
+        if mine in read or elsewhere:
             return ""
         if not read or _imported(grade):
             return None
@@ -126,10 +121,6 @@ class _Case:
         except Unusable as exc:
             return [str(exc)]
 
-    def _is_elsewhere(self, verdict: Verdict) -> bool:
-        """Whether a rubric's reply has it: a cached verdict may have been asked for under another criterion id."""
-        return any(verdict in listed for listed in self._by_id.values())
-
 
 def _stored(grade: Grade) -> bool:
     """Whether the grader's reply is stored, and whole."""
@@ -139,10 +130,8 @@ def _stored(grade: Grade) -> bool:
 def _ids(raw: str) -> list[str]:
     found: dict[str, None] = {}
     for match in _ID.finditer(raw):
-        try:
+        with suppress(ValueError):
             found[json.loads(match[1], strict=False)] = None
-        except ValueError:
-            continue
     return list(found)
 
 
