@@ -18,14 +18,8 @@ from medlive.evaluation.grading.repeats import Rounds, Stability, stability
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
-from medlive.statistics.agreement import (
-    ac1_of_sums,
-    ac1_of_tables,
-    equal_of_tables,
-    kappa_of_tables,
-    macro_f1_of_tables,
-    rater_sums,
-)
+from medlive.statistics import agreement
+from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, Floats, estimate, no_estimate, ratio_of
 from medlive.statistics.correlation import Correlation, Kind, correlate
 
@@ -161,12 +155,10 @@ def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
         people=tuple(_pair(panel, a, b, one, two, estimate_fn) for (a, one), (b, two) in pairs),
         people_ac1=_of_all(panel, estimate_fn),
         people_macro_f1=_mean_of(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
-        grader=tuple(
-            _pair(panel, name, panel.grader_name, column, grader, estimate_fn) for name, column in columns
-        ),
+        grader=tuple(_pair(panel, who, panel.grader_name, by, grader, estimate_fn) for who, by in columns),
         majority=_pair(panel, label, panel.grader_name, truth, grader, estimate_fn) if several else None,
         majority_ties=int((rated & (truth == ABSENT)).sum()),
-        grader_ac1=_mean_of(panel, against, estimate_fn, ac1_of_tables, 2),
+        grader_ac1=_mean_of(panel, against, estimate_fn, agreement.ac1_of_tables, 2),
         grader_macro_f1=_mean_of(panel, against, estimate_fn),
         by_case=_by_case(panel, grader, estimate_fn),
         strictness=_strictness(panel, grader, estimate_fn),
@@ -199,9 +191,9 @@ def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, estimate_fn
 
     return PairAgreement(
         first, second, counts,
-        equal=of(decided, equal_of_tables),
-        ac1=of(decided, ac1_of_tables),
-        kappa=of(decided, kappa_of_tables),
+        equal=of(decided, agreement.equal_of_tables),
+        ac1=of(decided, agreement.ac1_of_tables),
+        kappa=of(decided, agreement.kappa_of_tables),
         macro_f1=of(rated, macro_f1_of_tables, 3),
         first_rate=of(decided, lambda t: _share(t.sum(axis=-1), t)),
         second_rate=of(decided, lambda t: _share(t.sum(axis=-2), t)),
@@ -256,10 +248,7 @@ def _by_case(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> ByCase:
         estimate_fn(np.column_stack([values, ones]), ratio_of, places),
         estimate_fn(np.column_stack([values < POOR, ones]).astype(np.float64), ratio_of, places),
         int((labels[places] == 1).sum()),
-        tuple(
-            CaseAgreement(panel.cases[place], int(items[place]), float(value))
-            for place, value in zip(places, values, strict=True)
-        ),
+        tuple(CaseAgreement(panel.cases[p], int(items[p]), float(v)) for p, v in zip(places, values, strict=True)),
     )
 
 

@@ -19,7 +19,6 @@ _PATH: Final = re.compile(r"(?:/|~/|[A-Za-z]:[\\/]|\\\\|\.{1,2}/)")
 _NO_REPLY: Final = {"endpoint: ": "endpoint: no reply came", "batch: ": "batch: no reply that counts"}
 """Prefixes of failure reasons that may name machines, and their replacements."""
 _MOST_USED: Final = 1e15
-_NO_ANSWER: Final = "no answer came"
 
 
 def public_info(info: RunInfo) -> RunInfo:
@@ -29,7 +28,9 @@ def public_info(info: RunInfo) -> RunInfo:
     so they cannot be removed.
     """
     for place, value in leaves(info.parameters):
-        if (why := _private(place, value)) is not None:
+        private = isinstance(value, str) and _PRIVATE.search(value)
+        if names_secret(place) or private:
+            why = "looks like a secret" if names_secret(place) else "contains a login or a path"
             raise UsageError(f"the parameter {place} {why}, and a bundle would publish it", hint=KEYS_BELONG)
     asked_as = None if info.asked_as is None else public_name(info.asked_as)
     public = {"endpoint": None, "snapshots": None, "model": public_name(info.model), "asked_as": asked_as}
@@ -38,10 +39,8 @@ def public_info(info: RunInfo) -> RunInfo:
 
 def public_answer(answer: Answer) -> Answer:
     """Remove the thinking, the reason's details and everything but numbers from the usage of an answer."""
-    reason = _NO_ANSWER if answer.reason else ""
-    return replace(
-        answer, model=public_name(answer.model), reason=reason, usage=_numbers(answer.usage), thinking=""
-    )
+    model, reason = public_name(answer.model), "no answer came" if answer.reason else ""
+    return replace(answer, model=model, reason=reason, usage=_numbers(answer.usage), thinking="")
 
 
 def public_grade(grade: Grade) -> Grade:
@@ -76,10 +75,3 @@ def find_secret(files: Mapping[str, bytes], environ: Mapping[str, str]) -> tuple
         ((file, name) for file, data in files.items() for name, v in secrets.items() if os.fsencode(v) in data),
         None,
     )
-
-
-def _private(place: str, value: Any) -> str | None:
-    if names_secret(place):
-        return "looks like a secret"
-    found = isinstance(value, str) and _PRIVATE.search(value)
-    return "contains a login or a path" if found else None

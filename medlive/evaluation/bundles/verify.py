@@ -10,6 +10,7 @@ import numpy as np
 from medlive import __version__
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 from medlive.evaluation.bundles import contents, verdicts
+from medlive.evaluation.bundles import files as bundle_files
 from medlive.evaluation.bundles.bundle import (
     MOST_DRAWS,
     BundleInfo,
@@ -20,17 +21,7 @@ from medlive.evaluation.bundles.bundle import (
     errata_from_record,
 )
 from medlive.evaluation.bundles.contents import Verification, require
-from medlive.evaluation.bundles.files import (
-    BUNDLE,
-    EVIDENCE_FILE,
-    RUN,
-    SCORES,
-    differences,
-    encode_document,
-    encode_row,
-    read_bundle,
-    through_json,
-)
+from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, encode_document, encode_row
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
@@ -105,7 +96,9 @@ def rates(state: Verification, out: Faults) -> None:
 
 def _compare(recomputed: Mapping[str, Any], declared: Mapping[str, Any], fields: Set[str], out: Faults) -> None:
     one, other = ({name: doc[name] for name in doc.keys() & fields} for doc in (recomputed, declared))
-    for place, want, got in differences(through_json(one), through_json(other)):
+    for place, want, got in bundle_files.differences(
+        bundle_files.through_json(one), bundle_files.through_json(other)
+    ):
         out.add(f"{SCORES}: {printable(place)}", want, got)
 
 
@@ -203,7 +196,7 @@ def verify_bundle(
     Raises:
         BadInput: If there is no bundle at `path`.
     """
-    files, packing_faults = read_bundle(path)
+    files, packing_faults = bundle_files.read_bundle(path)
     state = Verification(path, files, packing_faults, public_keys, snapshot, errata_file)
     signature, *others = results = run_steps(state, STEPS)
     usable = signature.state is not StepState.FAILED and all(r.state is StepState.PASSED for r in others)

@@ -96,11 +96,8 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
     for place, item in enumerate(items if isinstance(items, list) else (), start=1):
         where = f"case {case_id!r}, rubric item {place}"
         item = item if isinstance(item, dict) else {}
-        wording, points, axis = (
-            item.get("criterion"),
-            number(item.get("points", 0)),
-            item.get("axe", item.get("axis")),
-        )
+        wording, axis = item.get("criterion"), item.get("axe", item.get("axis"))
+        points = number(item.get("points", 0))
         if not isinstance(wording, str) or not wording:
             notes.append(f"{where}: no criterion; left out")
         elif points is None:

@@ -103,11 +103,6 @@ class ModelScore:
         """The estimate of one slice; None where the model has no such slice."""
         return next((s.estimate for s in self.slices if s.kind == kind and s.value == value), None)
 
-    def mean_of(self, kind: str, value: str) -> float | None:
-        """The mean of one slice, likewise."""
-        estimate = self.slice(kind, value)
-        return estimate.mean if estimate else None
-
 
 @dataclass(frozen=True, slots=True)
 class ScoreTable:
@@ -262,7 +257,7 @@ def month_table(table: ScoreTable) -> MonthTable:
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
     rows = [
-        (month, tuple(model.mean_of("month", month) for model in models), n)
+        (month, tuple(s.mean if (s := model.slice("month", month)) else None for model in models), n)
         for month, n in sorted(Counter(month for month in cases.values() if month).items())
     ]
     overall = tuple(model.overall.mean for model in models)
