@@ -184,32 +184,18 @@ def _is_related(match: re.Match[str]) -> bool:
     return full or (called and _is_pet_name(name))
 
 
-def _is_i_am(match: re.Match[str]) -> bool:
-    return _is_full_name(match["name"]) and (len(match["name"]) == 3 or match["name"][0] in _SURNAMES)
-
-
-def _is_given_alone(match: re.Match[str]) -> bool:
-    return not _NOT_CALLED.search(match["name"]) and match["name"] not in _NOT_NAMES
-
-
 def _is_nickname(match: re.Match[str]) -> bool:
     child = match["child"]
     return child is None or _is_pet_name(child) or (_is_full_name(child) and child not in _NOT_PET_NAMES)
 
 
-def _is_signed(match: re.Match[str]) -> bool:
-    return match.lastgroup is not None and _is_full_name(match[match.lastgroup])
-
-
 _NAME_RULES: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], bool]], ...] = (
     (_INTRODUCED, _is_introduced),
     (_RELATED, _is_related),
-    (_I_AM, _is_i_am),
-    (_GIVEN_ALONE, _is_given_alone),
+    (_I_AM, lambda m: _is_full_name(m["name"]) and (len(m["name"]) == 3 or m["name"][0] in _SURNAMES)),
+    (_GIVEN_ALONE, lambda m: not _NOT_CALLED.search(m["name"]) and m["name"] not in _NOT_NAMES),
     (_NICKNAME, _is_nickname),
-    (_SIGNED, _is_signed),
-    (_AFTER_ROLE, _is_signed),
-    (_BEFORE_ROLE, _is_signed),
+    *((pattern, lambda m: _is_full_name(m[m.lastgroup or 0])) for pattern in (_SIGNED, _AFTER_ROLE, _BEFORE_ROLE)),
 )
 """Patterns whose last group is a name, and what a match must be besides."""
 
@@ -273,14 +259,12 @@ def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
         name = text[start : match.start() + 2]
         if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
             yield True, _with_province(text, start), match.start() + len(match[0].rstrip(" ，,"))
-    yield from ((True, *match.span("place")) for match in _LIVES.finditer(lower) if _is_home(match["place"]))
+    for match in _LIVES.finditer(lower):
+        if match["place"][-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match["place"]):
+            yield True, *match.span("place")
     if "公司" in lower:
         yield from ((False, *match.span()) for match in _COMPANY.finditer(lower))
     yield from ((True, *match.span("code")) for match in _POSTCODE.finditer(lower))
-
-
-def _is_home(place: str) -> bool:
-    return place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place)
 
 
 def _with_province(text: str, start: int) -> int:
@@ -293,9 +277,7 @@ def _start_of_estate(text: str, end: int) -> int:
     """Return where the name before a road or an estate begins: after the last word that belongs to no name."""
     start = end
     while (
-        start > max(0, end - 16)
-        and _ESTATE_CHAR.match(text[start - 1])
-        and not _ADDRESS_STOP.match(text[start - 1])
+        start > max(0, end - 16) and _ESTATE_CHAR.match(char := text[start - 1]) and not _ADDRESS_STOP.match(char)
     ):
         start -= 1
     return start

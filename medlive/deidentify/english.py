@@ -130,14 +130,8 @@ _POSTCODE_LABEL = re.compile(
 def _name_end(view: View, at: int, *, small: bool = False, known: bool = False, shouted: bool = False) -> int:
     """Return where the name that starts at `at` ends, or `at` if there is none.
 
-    Each word needs a capital letter, and a word all in capitals must be a listed name.
-
-    Args:
-        view: The text.
-        at: An offset in it.
-        small: The first word may be any word in lower case, later ones listed names.
-        known: A listed name is required, and may be in lower case.
-        shouted: A word all in capitals need not be a listed name.
+    Each word needs a capital letter, and a word all in capitals must be a listed name unless `shouted`. With
+    `small` the first word may be any in lower case, later ones listed names; a `known` name must be listed.
     """
     text, lower = view.text, view.lower
     end, begin, whole = at, at, 0
@@ -336,20 +330,15 @@ def _facilities(view: View) -> Candidates:
             yield IdentifierKind.PLACE, start, match.end()
 
 
-def _pair(view: View, at: int) -> Candidates:
-    """Find a listed given name before a listed surname, both with a capital letter."""
-    end = _name_end(view, at)
-    words = view.lower[at:end].split()
-    after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
-    if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
-        yield IdentifierKind.NAME, at, end
-
-
 def _capitals(view: View) -> Candidates:
     """Find full names and cities by their capital letters."""
     for match in _CAPITAL.finditer(view.text):
-        if match.group().lower() in _GIVEN:
-            yield from _pair(view, match.start())
+        if match.group().lower() in _GIVEN:  # a listed given name before a listed surname
+            at, end = match.start(), _name_end(view, match.start())
+            words = view.lower[at:end].split()
+            after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
+            if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
+                yield IdentifierKind.NAME, at, end
     for match in _CITY.finditer(view.text):
         if not _NOT_CITY_AFTER.match(view.lower, match.end()):
             yield IdentifierKind.PLACE, *match.span()

@@ -175,11 +175,7 @@ def number_kind(written: str, language: str | None) -> IdentifierKind | None:
         return IdentifierKind.ID_NUMBER
     if size >= 15 and written.isdigit() and not written.startswith("00"):
         return IdentifierKind.RECORD_NUMBER
-    if written.startswith("+") or (written.startswith("00") and size > 9):
-        is_phone = _is_international(digits)
-    else:
-        is_phone = _NATIONAL.fullmatch(written) is not None or _in_plan(written, language)
-    return IdentifierKind.PHONE if is_phone else None
+    return IdentifierKind.PHONE if _is_phone(written, digits, language) else None
 
 
 def _checked_number(written: str, digits: str) -> bool:
@@ -195,25 +191,20 @@ def _checked_number(written: str, digits: str) -> bool:
     return bool(re.fullmatch(r"\d{3}([ -])\d{3}\1\d{4}", written) and nhs.is_valid(digits))
 
 
-def _is_international(digits: str) -> bool:
+def _is_phone(written: str, digits: str, language: str | None) -> bool:
+    """Whether it is a telephone number: a possible one with a country code, or a valid one of some country."""
     import phonenumbers
 
-    try:
-        number = phonenumbers.parse("+" + digits.removeprefix("00"), None)
-    except phonenumbers.NumberParseException:
-        return False
-    return phonenumbers.is_possible_number(number) and len(digits) >= 8
-
-
-def _in_plan(written: str, language: str | None) -> bool:
-    import phonenumbers
-
-    if not written.isdigit() or not 10 <= len(written) <= 11:
-        return False
-    regions = ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
-    for region in regions:
+    regions: tuple[str | None, ...] = ("CN", "TW", "HK") if language == "zh" else ("US", "IN", "GB", "PK", "AU")
+    right_size, is_right = written.isdigit() and 10 <= len(written) <= 11, phonenumbers.is_valid_number
+    if written.startswith("+") or (written.startswith("00") and len(digits) > 9):
+        regions, right_size, is_right = (None,), len(digits) >= 8, phonenumbers.is_possible_number
+        written = "+" + digits.removeprefix("00")
+    elif _NATIONAL.fullmatch(written):
+        return True
+    for region in regions if right_size else ():
         with suppress(phonenumbers.NumberParseException):
-            if phonenumbers.is_valid_number(phonenumbers.parse(written, region)):
+            if is_right(phonenumbers.parse(written, region)):
                 return True
     return False
 
