@@ -21,9 +21,12 @@ LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is skipped and reported."""
 _EXCERPT: Final = 120
 _MEDIA: Final = frozenset(("image", "video", "audio", "file"))
-_LANGUAGES: Final = dict.fromkeys(("en", "eng", "english"), "en") | dict.fromkeys(
-    ("zh", "zho", "chi", "cn", "chinese"), "zh"
-)
+_LANGUAGES: Final = {
+    "en": "en",
+    "eng": "en",
+    "english": "en",
+    **dict.fromkeys(("zh", "zho", "chi", "cn", "chinese"), "zh"),
+}
 
 
 class ProblemReason(StrEnum):
@@ -74,12 +77,10 @@ class ImportProblem:
     """The beginning of the line, at most 120 characters, without control characters."""
 
 
+@dataclass(eq=False)
 class _Malformed(Exception):
-    """A line is not a thread (internal to this module)."""
-
-    def __init__(self, reason: ProblemReason, detail: str) -> None:
-        self.reason, self.detail = reason, detail
-        super().__init__(detail)
+    reason: ProblemReason
+    detail: str
 
 
 def _lowered(value: object) -> object:
@@ -130,11 +131,7 @@ class _ThreadLine(BaseModel):
     messages: Annotated[list[_MessageLine], _listed] = []
 
 
-_REASONS: Final = {
-    "role": ProblemReason.BAD_ROLE,
-    "source": ProblemReason.BAD_SOURCE,
-    "posted_at": ProblemReason.BAD_DATE,
-}
+_REASONS: Final = {"role": "bad_role", "source": "bad_source", "posted_at": "bad_date"}
 """By the field whose value is not one of those allowed."""
 
 
@@ -214,7 +211,7 @@ def _parse(text: str, notes: dict[Note, None]) -> _ThreadLine:
         if error["type"] == "missing" or error["input"] is None:
             reason = ProblemReason.MISSING_FIELD
         elif error["type"] in ("value_error", "string_pattern_mismatch"):
-            reason = _REASONS[str(error["loc"][-1])]
+            reason = ProblemReason(_REASONS[str(error["loc"][-1])])
         raise _Malformed(reason, f"{'.'.join(map(str, error['loc']))}: {error['msg']}") from exc
 
 
@@ -235,17 +232,9 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict
         posted_at = _utc(assumed, {})
         notes[Note.DATE_ASSUMED] = None
     messages = tuple(_message(n, message, key, notes) for n, message in enumerate(line.messages))
-    language = re.split("[-_]", line.language)[0]
-    thread = Thread(
-        source=line.source,
-        thread_id=str(line.thread_id),
-        url=line.url,
-        title=line.title,
-        language=_LANGUAGES.get(language, line.language) or None,
-        tags=tuple(filter(None, line.tags)),
-        posted_at=posted_at,
-        messages=messages,
-    )
+    language = _LANGUAGES.get(re.split("[-_]", line.language)[0], line.language) or None
+    tags = tuple(filter(None, line.tags))
+    thread = Thread(line.source, str(line.thread_id), line.url, line.title, language, tags, posted_at, messages)
     if len(messages) > 1 and messages[0].text.strip() == line.title and messages[1].author == messages[0].author:
         notes[Note.OPENING_DOUBLED] = None
     if not thread.thread_id:
@@ -258,16 +247,10 @@ def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict
 def _message(position: int, line: _MessageLine, key: bytes, notes: dict[Note, None]) -> Message:
     if line.verified and line.role is not Role.PHYSICIAN:
         notes[Note.ROLE_UNVERIFIED] = None
-    media = (kind.lower() for kind in line.media if kind)
-    return Message(
-        id=f"m{position}",
-        author=keyed_handle(line.author or line.role.value, key),
-        role=line.role,
-        verified=bool(line.verified),
-        text=line.text,
-        posted_at=_utc(line.posted_at, notes),
-        media=tuple(dict.fromkeys(kind if kind in _MEDIA else "file" for kind in media)),
-    )
+    kinds = (kind.lower() for kind in line.media if kind)
+    media = tuple(dict.fromkeys(kind if kind in _MEDIA else "file" for kind in kinds))
+    author, posted_at = keyed_handle(line.author or line.role.value, key), _utc(line.posted_at, notes)
+    return Message(f"m{position}", author, line.role, bool(line.verified), line.text, posted_at, media)
 
 
 def _utc(moment: datetime | None, notes: dict[Note, None]) -> datetime | None:
