@@ -87,11 +87,7 @@ async def harvest(
     Threads opened before `since` (aware) are skipped, and a list ends where a page is older than this or than what
     earlier runs saw. At most `limit` threads are read, `concurrency` at a time.
     """
-    policy = FetchPolicy(
-        allowed_hosts=source.allowed_hosts(site, base_url),
-        min_interval_s=site.settings.min_interval_s,
-        stop_statuses=site.settings.stop_statuses,
-    )
+    policy = FetchPolicy.of(site, base_url)
     run = _Run(site, fetch, ledger, policy, anonymise, since, limit, asyncio.Queue(2 * concurrency))
     tasks = [asyncio.create_task(run.work()) for _ in range(concurrency)]
     tasks.append(asyncio.create_task(run.find(base_url, concurrency)))

@@ -15,7 +15,7 @@ from medlive.errors import UsageError
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
 from medlive.sources.registry import SITES, build_site
-from medlive.sources.source import Page, allowed_hosts
+from medlive.sources.source import Page
 
 STALE_AFTER = timedelta(days=8)
 """A week, and a day for a harvest that takes long or is retried."""
@@ -102,11 +102,8 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
     site = build_site(source, select_sources(settings, [source])[source])
     key = handle_key(settings)
     if body is None:
-        own = site.settings
-        hosts = allowed_hosts(site, own.base_url)
-        policy = FetchPolicy(hosts, min_interval_s=own.min_interval_s, stop_statuses=own.stop_statuses)
         async with Fetcher(fetch_settings(settings)) as fetcher:
-            page: Page = await fetcher.fetch(url, policy)
+            page: Page = await fetcher.fetch(url, FetchPolicy.of(site, site.settings.base_url))
     else:
         page = Page(url, body, "text/html")
     thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))

@@ -285,10 +285,9 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             raise FetchFailed(url, FetchReason.CONNECTION, str(error) or type(error).__name__) from error
         finally:
             request.left_s -= loop.time() - started
-        elapsed_ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
-        return Fetched(
-            url, body, response.status_code, request.form, headers=headers, fetched_at=now(), elapsed_ms=elapsed_ms
-        )
+        ms, headers = round((loop.time() - started) * 1000), dict(response.headers)
+        status = response.status_code
+        return Fetched(url, body, status, request.form, headers=headers, fetched_at=now(), elapsed_ms=ms)
 
     async def _body(self, request: _Request, response: httpx2.Response, seconds: float) -> bytes:
         """Read a page's body, or as much of an error's as shows a block page; b"" for any other answer."""

@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
+from typing import Self
 
 from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.sources.source import ProblemKind, SourceError
+from medlive.sources.source import ProblemKind, Site, SourceError, allowed_hosts
 
 PRODUCT = "medlive"
 """The name by which a robots.txt addresses this program."""
@@ -115,6 +116,12 @@ class FetchPolicy:
     """Hosts, with a port where it is not the scheme's own; every address and redirect must lead to one."""
     min_interval_s: float = 5.0
     stop_statuses: frozenset[int] = frozenset({403})
+
+    @classmethod
+    def of(cls, site: Site, base_url: str) -> Self:
+        """How `site` is fetched from `base_url`. Raises ConfigError for a base without host."""
+        settings = site.settings
+        return cls(allowed_hosts(site, base_url), settings.min_interval_s, settings.stop_statuses)
 
 
 class RobotsState(StrEnum):

@@ -151,8 +151,7 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
 def read_page(page: Page) -> ThreadPage:
     """What one page of a thread shows. Raises LayoutError."""
     tree = reading.parse(page)
-    template = _template(tree)
-    if "thread_view" not in template:
+    if "thread_view" not in (template := _template(tree)):
         raise LayoutError(page.url, "html#XF of template thread_view", found=template or None)
     posts = tuple(_post(page, article) for article in _articles(page, tree))
     if len({post.post_id for post in posts}) < len(posts):
@@ -250,11 +249,9 @@ def _canonical(page: Page, tree: LexborHTMLParser) -> str | None:
 
 
 def _thread_id(page: Page, tree: LexborHTMLParser, canonical: str | None) -> str:
-    root = tree.root
-    key = (root.attributes.get("data-content-key") or "") if root is not None else ""
-    if key.startswith("thread-") and key[7:].isdigit():
-        return key[7:]
-    found = _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
+    key = (tree.root.attributes.get("data-content-key") or "") if tree.root is not None else ""
+    stated = re.fullmatch(r"thread-(\d+)", key)
+    found = stated or _THREAD_PATH.search(canonical or "") or _THREAD_PATH.search(page.url)
     if found is None:
         raise LayoutError(page.url, "a thread's number in html[data-content-key], link[rel=canonical] or address")
     return found[1]
