@@ -218,7 +218,7 @@ def _add_row(where: str, values: Mapping[str, Any] | str, found: RatingCollector
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
-    if item and found.items is None and has_verdict:
+    if has_verdict and item and found.items is None:
         raise ValueError(f"item {item[:40]!r} can only be read together with its run")
     if has_verdict:
         place = (found.items or {}).get(item) if item else (case_id, criterion)

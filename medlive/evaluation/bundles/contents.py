@@ -6,9 +6,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import Field, TypeAdapter, ValidationError
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput, CheckFailed, MedliveError
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
 _NO_FILE: Final = "no such file"
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  ([A-Za-z0-9.]{1,40})\n")
+_PAIRS: Final = TypeAdapter(list[Annotated[list[str], Field(min_length=2, max_length=2)]])
 _SNIPPETS: Final = TypeAdapter(list[Snippet])
 Known = TypeVar("Known")
 Row = TypeVar("Row", Answer, Grade)
@@ -151,13 +152,14 @@ def schema(state: Verification, out: Faults) -> None:
     """Check that every document and row has its schema and its canonical form, and that they agree."""
     state.run = parse_model(state.require_file(RUN), RUN, RunInfo, out)
     state.scores = parse_document(state.require_file(SCORES), SCORES, out)
-    _errata_row(state, out)
+    if state.scores is not None and (row := state.scores.get("errata")) is not None:
+        state.errata = parse_model(bundle_files.encode_document(row), SCORES, ErrataUse, out)
     listed = parse_document(state.require_file(CASES), CASES, out)
     if listed is not None:
         pairs = listed.get("cases") if len(listed) == 1 else None
-        if isinstance(pairs, list) and all(_is_pair(pair) for pair in pairs):
-            state.digests = pairs
-        else:
+        try:
+            state.digests = _PAIRS.validate_python(pairs, strict=True)
+        except ValidationError:
             out.add(CASES, "a list of cases and their digests", "something else")
     info = require(state.info, BUNDLE)
     if info.answers:
@@ -165,25 +167,6 @@ def schema(state: Verification, out: Faults) -> None:
         state.grades = bundle_files.rows(state.require_file(GRADES), GRADES, Grade, info.canary, out)
     if state.run is not None:
         _agree(state, state.run, info, out)
-
-
-def _is_pair(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(isinstance(text, str) for text in value)
-
-
-def _errata_row(state: Verification, out: Faults) -> None:
-    row = None if state.scores is None else state.scores.get("errata")
-    if row is None:
-        return
-    try:
-        found = ErrataUse.model_validate_json(bundle_files.encode_document(row))
-    except (ValidationError, RecursionError) as exc:
-        out.add(SCORES, "an errata record", str(exc).replace("\n", " ")[:200])
-        return
-    if bundle_files.through_json(found.model_dump(mode="json")) == row:
-        state.errata = found
-    else:
-        out.add(SCORES, "the errata record in canonical form", "another form")
 
 
 def _agree(state: Verification, run: RunInfo, info: BundleInfo, out: Faults) -> None:

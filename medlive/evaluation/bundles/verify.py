@@ -95,10 +95,8 @@ def rates(state: Verification, out: Faults) -> None:
 
 
 def _compare(recomputed: Mapping[str, Any], declared: Mapping[str, Any], fields: Set[str], out: Faults) -> None:
-    one, other = ({name: doc[name] for name in doc.keys() & fields} for doc in (recomputed, declared))
-    for place, want, got in bundle_files.differences(
-        bundle_files.through_json(one), bundle_files.through_json(other)
-    ):
+    docs = ({name: doc[name] for name in doc.keys() & fields} for doc in (recomputed, declared))
+    for place, want, got in bundle_files.differences(*map(bundle_files.through_json, docs)):
         out.add(f"{SCORES}: {printable(place)}", want, got)
 
 

@@ -235,7 +235,7 @@ class _Study:
             return None
         dates = [day for day in self._months if day != _month_end(cutoff.day).toordinal()]
         drops = placebos(values, sides, self._days, dates, least=FEW)
-        return PlaceboTable(tuple(drops), sum(1 for p in drops if p.difference >= found.difference))
+        return PlaceboTable(tuple(drops), sum(p.difference >= found.difference for p in drops))
 
     def _mixes(self, column: int) -> Iterator[Mix]:
         ways = {name: [getattr(c, name) or "unknown" for c in self._cases] for name in ("specialty", "source")}
