@@ -5,6 +5,7 @@ Open-book runs are compared with closed-book runs on what neither can have seen.
 
 import calendar
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Final
@@ -295,10 +296,8 @@ class _Study:
 
 def _day(case: EvaluationCase) -> date | None:
     for text in (case.post_time[:10], f"{case.month}-01"):
-        try:
+        with suppress(ValueError):
             return date.fromisoformat(text)
-        except ValueError:
-            continue
     return None
 
 

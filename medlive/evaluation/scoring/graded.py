@@ -111,7 +111,10 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     answers, answer_notes = run.answers()
     grade_notes: list[str] = []
     judges = _read_judges(path / GRADES, grade_notes)
-    notes = [*_shorten(answer_notes), *_shorten(grade_notes)]
+    notes = []
+    for found in (answer_notes, grade_notes):
+        more = len(found) - _NAMED
+        notes += [*found[:_NAMED], *([f"and {more} more of this kind"] if more > 0 else [])]
     if not judges:
         if judge is not None:
             raise UsageError(f"{path}: no judge matches {judge!r}", hint="nothing is graded")
@@ -141,11 +144,6 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
 def fullest(counts: dict[str, int]) -> str:
     """The name with the highest count; of equals the last one."""
     return max(reversed(counts), key=counts.__getitem__)
-
-
-def _shorten(notes: list[str]) -> list[str]:
-    more = len(notes) - _NAMED
-    return notes if more <= 0 else [*notes[:_NAMED], f"and {more} more of this kind"]
 
 
 def _find_judge(judges: Mapping[str, _JudgeLog], wanted: str, path: Path) -> str:

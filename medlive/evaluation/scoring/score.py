@@ -160,7 +160,9 @@ def score_runs(
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
-        scored, in_runs = _only(shared, scored), _only(shared, in_runs)
+        scored, in_runs = (
+            [tuple(c for c in own if c.case.case_id in shared) for own in of] for of in (scored, in_runs)
+        )
     grid = Grid(scored, metric, draws, seed)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
@@ -183,10 +185,6 @@ def score_runs(
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
                       tuple(labels), basis, coverage)  # fmt: skip
-
-
-def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple[CaseScore, ...]]:
-    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
 def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
