@@ -259,12 +259,14 @@ def chinese_places(view: View) -> Iterator[tuple[bool, int, int]]:
         name = text[start : match.start() + 2]
         if start < match.start() and name[:2] not in _NOT_ESTATE and name not in _NOT_ESTATE:
             yield True, _with_province(text, start), match.start() + len(match[0].rstrip(" ，,"))
-    for match in _LIVES.finditer(lower):
-        if match["place"][-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(match["place"]):
-            yield True, *match.span("place")
+    yield from ((True, *match.span("place")) for match in _LIVES.finditer(lower) if _is_home(match["place"]))
     if "公司" in lower:
         yield from ((False, *match.span()) for match in _COMPANY.finditer(lower))
     yield from ((True, *match.span("code")) for match in _POSTCODE.finditer(lower))
+
+
+def _is_home(place: str) -> bool:
+    return place[-2:] not in _NOT_ESTATE and not _GENERIC_PLACE.fullmatch(place)
 
 
 def _with_province(text: str, start: int) -> int:

@@ -103,15 +103,10 @@ class Medlive(source.Site):
             raise LayoutError(page.url, "text in .case_result")
         if not outcome and not comments:
             raise source.NotAThread(f"{page.url}: an article without an outcome and without comments")
-        entries = [_Entry(author, text, None) for text in outcome] + comments
         # In the discussion the author goes on asking; what they settle on stands in the outcome.
-        asks = [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
-        marks = {e.person.address: e.person.mark for e in entries if e.person.mark and e.person.address}
-        entries.insert(0, _Entry(author, case, posted_at))
-        posts = [
-            source.Posted(who.handle, *content, moment, asker, who.mark or marks.get(who.address))
-            for (who, content, moment), asker in zip(entries, [True, *asks], strict=True)
-        ]
+        asks = [True] + [False] * len(outcome) + [author.is_same(entry.person) for entry in comments]
+        entries = [_Entry(author, case, posted_at), *(_Entry(author, text, None) for text in outcome), *comments]
+        posts = _posts(entries, asks)
         tags = map(reading.line, tree.css(".tag_cms a"))
         thread_id = _thread_id(page.url)
         if thread_id is None:
@@ -164,6 +159,15 @@ class Medlive(source.Site):
         texts = (node.attributes.get("title"), node.attributes.get("alt"), node.text())
         labels = ((text or "").strip() for text in texts)
         return next((label for label in labels if label in self.settings.verified_labels), None)
+
+
+def _posts(entries: Sequence[_Entry], asks: Sequence[bool]) -> list[source.Posted]:
+    """The messages, each verified by the site's mark of its person anywhere below the case."""
+    marks = {who.address: who.mark for who, _, _ in entries[1:] if who.mark and who.address}
+    return [
+        source.Posted(who.handle, *content, moment, asker, who.mark or marks.get(who.address))
+        for (who, content, moment), asker in zip(entries, asks, strict=True)
+    ]
 
 
 def _words(page: Page, node: LexborNode, selector: str) -> reading.Readable:
