@@ -95,6 +95,14 @@ class RatingCollector:
         """A row's place in messages."""
         return place if len(self.names) == 1 else f"{name} {place}"
 
+    def place(self, item: str, case_id: str, criterion: str) -> Place | None:
+        """The criterion of an item, or of both ids; None if the run lacks the item. ValueError without a run."""
+        if not item:
+            return case_id, criterion
+        if self.items is None:
+            raise ValueError(f"item {item[:40]!r} can only be read together with its run")
+        return self.items.get(item)
+
     def verdict(self, where: str, place: Place | None, rater: str, met: bool | None) -> None:
         """Record a rater's verdict on a criterion; None is one of another run."""
         if place is None:
@@ -218,11 +226,8 @@ def _add_row(where: str, values: Mapping[str, Any] | str, found: RatingCollector
     if not rater or not (case_id or item):
         raise ValueError("case_id (or item) and rater are required")
     has_verdict = "met" in values and bool(item or (case_id and criterion))
-    if has_verdict and item and found.items is None:
-        raise ValueError(f"item {item[:40]!r} can only be read together with its run")
     if has_verdict:
-        place = (found.items or {}).get(item) if item else (case_id, criterion)
-        found.verdict(where, place, rater, _met(values["met"]))
+        found.verdict(where, found.place(item, case_id, criterion), rater, _met(values["met"]))
     # A column that is empty beside a verdict is not a score that could not be given.
     if case_id and "score" in values and not (has_verdict and values["score"] in (None, "")):
         found.score(where, case_id, rater, _score(values["score"], values.get("out_of")))

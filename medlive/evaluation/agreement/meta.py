@@ -204,8 +204,7 @@ def _criteria(
     known = [(case.case_id, c.id) for case in run.run.cases for c in case.criteria]
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
-    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
-    raters = tuple(rater for rater in people.raters if rater in rated_by)
+    raters = _raters_of_criteria(people, adjudicator)
     codes = _codes(people, places, raters)
     decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
@@ -226,6 +225,11 @@ def _criteria(
     found = reliability(Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
     return coverage, found
+
+
+def _raters_of_criteria(people: HumanRatings, adjudicator: str | None) -> tuple[str, ...]:
+    rated_by = {rater for by in people.verdicts.values() for rater in by} - {adjudicator}
+    return tuple(rater for rater in people.raters if rater in rated_by)
 
 
 def _counts(codes: Codes, grader: Codes, decisions: Codes) -> dict[str, int]:

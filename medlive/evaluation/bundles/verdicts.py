@@ -33,14 +33,9 @@ def verdicts(state: Verification, out: Faults) -> None:
     in_order(GRADES, [(g.case_id, g.criterion_id) for g in grades], order, "criterion", out)
     by_id = {case.case_id: case for case in cases if case.case_id in answers}
     unverifiable = 0
-    for case_id, group in groupby(grades, key=lambda grade: grade.case_id):
-        of_case = list(group)
-        if case_id in by_id:
-            checked = _Case(by_id[case_id], answers[case_id], of_case, info.grader.judge)
-            unverifiable += sum(checked.check(grade, out) for grade in of_case)
-        else:
-            what = f"case {printable(case_id)[:60]}: a gradable answer for its verdicts"
-            out.add(GRADES, what, f"{len(of_case)} verdicts without one")
+    for case_id, of_case in groupby(grades, key=lambda grade: grade.case_id):
+        case, answer = by_id.get(case_id), answers.get(case_id)
+        unverifiable += _check_case(case, answer, list(of_case), info.grader.judge, out)
     if out.count and info.code_version != __version__:
         # Another version of medlive may parse a reply differently.
         out.add(BUNDLE, f"medlive {__version__}, which parsed the replies here", printable(info.code_version)[:40])
@@ -54,6 +49,18 @@ def verdicts(state: Verification, out: Faults) -> None:
     for note, n in notes.items():
         if n > 0:
             state.add_note(note)
+
+
+def _check_case(
+    case: EvaluationCase | None, answer: Answer | None, grades: Sequence[Grade], judge: str, out: Faults
+) -> int:
+    """Check the verdicts of one case. Returns how many have no stored reply."""
+    if case is None or answer is None:
+        what = f"case {printable(grades[0].case_id)[:60]}: a gradable answer for its verdicts"
+        out.add(GRADES, what, f"{len(grades)} verdicts without one")
+        return 0
+    checked = _Case(case, answer, grades, judge)
+    return sum(checked.check(grade, out) for grade in grades)
 
 
 class _Case:

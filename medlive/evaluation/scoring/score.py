@@ -152,17 +152,14 @@ def score_runs(
         raise UsageError("expected at least one run to score")
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
-    if errata is not None and errata.mode is ErrataMode.APPLY:
-        runs = [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
+    runs = runs if errata is None else _after_errata(runs, errata)
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in runs]
     scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
     coverage = _coverage(runs, in_runs, scored)
     if basis is CaseBasis.COMMON:
         shared = _common_ids(labels, scored)
-        scored, in_runs = (
-            [tuple(c for c in own if c.case.case_id in shared) for own in of] for of in (scored, in_runs)
-        )
+        scored, in_runs = _only(shared, scored), _only(shared, in_runs)
     grid = Grid(scored, metric, draws, seed)
     comparisons = compare(labels, grid.score, draws=draws, seed=seed)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
@@ -174,7 +171,7 @@ def score_runs(
                    scored[i], cutoffs[i])
         for i, label in enumerate(labels)
     ]  # fmt: skip
-    models.sort(key=lambda m: (m.overall.mean is None, -(m.overall.mean or 0.0), m.label))
+    models.sort(key=_rank)
     common = int((~np.isnan(grid.score)).all(axis=1).sum())
     warnings = [
         *run_warnings(runs, common, len(grid.score)),
@@ -185,6 +182,21 @@ def score_runs(
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
                       tuple(labels), basis, coverage)  # fmt: skip
+
+
+def _rank(model: ModelScore) -> tuple[bool, float, str]:
+    mean = model.overall.mean
+    return mean is None, -(mean or 0.0), model.label
+
+
+def _after_errata(runs: Sequence[GradedRun], errata: ErrataUse) -> list[GradedRun]:
+    if errata.mode is not ErrataMode.APPLY:
+        return list(runs)
+    return [replace(run, run=without(run.run, one)) for run, one in zip(runs, errata.runs, strict=True)]
+
+
+def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple[CaseScore, ...]]:
+    return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
 def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
@@ -247,10 +259,7 @@ def month_table(table: ScoreTable) -> MonthTable:
     found = {model.label: model for model in table.models}
     if table.metric is Metric.PUBLISHED:
         # The script counts the cases of the first model given.
-        of = ((label, found[label].cases) for label in table.labels or found)
-        return table_of_figures(
-            {m: [(c.case.month, c.figure) for c in cs if c.figure is not None] for m, cs in of}
-        )
+        return table_of_figures({label: _figures(found[label]) for label in table.labels or found})
     models = [found[label] for label in sorted(found)]
     # `# case` counts the month's cases that every model of the row could have, not one model's.
     cases = {c.case.case_id: c.case.month for model in models for c in model.cases}
@@ -260,6 +269,10 @@ def month_table(table: ScoreTable) -> MonthTable:
     ]
     overall = tuple(model.overall.mean for model in models)
     return MonthTable(tuple(model.label for model in models), tuple(rows), overall, len(cases))
+
+
+def _figures(model: ModelScore) -> list[tuple[str | None, float]]:
+    return [(c.case.month, c.figure) for c in model.cases if c.figure is not None]
 
 
 def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]:
