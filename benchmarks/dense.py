@@ -14,7 +14,8 @@ Each build runs in a process of its own. "Own peak" is its largest anonymous mem
 the system can drop, are not in it) less what it had before it began. Recall is against the exact nearest of the
 vectors as drawn. A batch is 256 queries; flat and the other kinds take turns, and the best of 5 counts. Exits 1
 when the index that the build chooses is not 10 times as fast as flat, or finds less than 0.95, at spread 0.6; or
-when its build's own peak grows by more than the index does from a quarter of the size to the whole.
+when its build's own peak grows by more than four times the index from a quarter of the size to the whole: it is
+built in memory (docs/decisions/0009).
 """
 
 import argparse
@@ -210,8 +211,8 @@ def synthetic(size: int, spreads: Sequence[float], kinds: Sequence[DenseKind], w
             f"  memory of building {chosen.value}: own peak {quarter.peak_mb:.0f} MB for {size // 4:,} (index"
             f" {index_mb[0]:.0f} MB), {whole.peak_mb:.0f} MB for {size:,} (index {index_mb[1]:.0f} MB)"
         )
-        if whole.peak_mb - quarter.peak_mb > index_mb[1] - index_mb[0] + ALLOWANCE_MB:
-            missed.append(f"building {chosen.value}: own peak grows by more than the index")
+        if whole.peak_mb - quarter.peak_mb > 4 * (index_mb[1] - index_mb[0]) + ALLOWANCE_MB:
+            missed.append(f"building {chosen.value}: own peak grows by more than four times the index")
     return missed
 
 
