@@ -47,10 +47,11 @@ _MEDIA = {"img": "image", "picture": "image", "video": "video", "audio": "audio"
 _DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"])
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
 _MAX_DEPTH = 512
+_SHORT_TAG = 200
 MAX_BYTES = 8 * 2**20
 """Most bytes of one page's markup; the fetcher cuts bodies off at the same size."""
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
-_MAX_ATTRIBUTES = 2000
+_SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
 _WHOLE_TAG = re.compile(rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?")
 # As the parser reads values: one without quotes goes on to the next space whatever it holds.
 _VALUE = re.compile(rb"(?<=[^\s/=])=\s*+(?:\"[^\"]*+\"=*+|'[^']*+'=*+|[^\s>\"'][^\s>]*+)")
@@ -91,14 +92,14 @@ def parse(source: Page | str) -> LexborHTMLParser:
         raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
     if _is_too_deep(markup):
         raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
-    if any(_is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)):
+    if len(markup) > _SMALL and any(_is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)):
         raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
 
 
 def _is_crowded(tag: bytes) -> bool:
     """Whether a tag has so many attributes that the parser, comparing each with all before it, would be slow."""
-    if len(tag) < 2 * _MAX_ATTRIBUTES:
+    if len(tag) <= _LONG_TAG:
         return False
     names, values = _VALUE.subn(b"", tag)
     return values + len(_BETWEEN.findall(names)) > _MAX_ATTRIBUTES
@@ -128,7 +129,7 @@ class _Tag(NamedTuple):
     media: str | None = None
 
 
-@lru_cache(maxsize=4096)
+@lru_cache(maxsize=4096)  # asked for short tokens only: an inline script is one token
 def _tag(token: str) -> _Tag:
     match = _TAG.match(token)
     if match is None:
@@ -158,7 +159,7 @@ def _audible(markup: str, skip_classes: frozenset[str]) -> Iterator[tuple[_Tag, 
     pieces = iter(_TOKEN.split(markup))
     yield _Tag(""), next(pieces)
     for token, text in zip(pieces, pieces, strict=True):
-        tag = _tag(token)
+        tag = _tag(token) if len(token) <= _SHORT_TAG else _tag.__wrapped__(token)
         if silent:
             if tag.name == silent:
                 depth += -1 if tag.closing else 1

@@ -89,7 +89,7 @@ class PageRequest:
     form: tuple[tuple[str, str], ...] | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, weakref_slot=True)
 class Page:
     """A page as it was received."""
 
@@ -115,10 +115,12 @@ class Page:
         for bom, encoding in _BOMS:
             if body.startswith(bom):
                 return body.decode(encoding, "replace")
+        with suppress(UnicodeDecodeError):
+            return body.decode("utf-8")
         lenient = body.decode("utf-8", "replace")
         high_bytes = len(body) - len(body.translate(None, bytes(range(128, 256))))
         # A page that is UTF-8 but for a few damaged bytes would often decode as GB18030, into nonsense.
-        if lenient.count("\ufffd") * 20 < high_bytes or high_bytes == 0:
+        if lenient.count("\ufffd") * 20 < high_bytes:
             return lenient
         header = _HEADER_CHARSET.search(self.content_type)
         meta = _META_CHARSET.search(body, 0, 4096)

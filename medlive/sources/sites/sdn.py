@@ -3,8 +3,8 @@
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from functools import lru_cache
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
@@ -147,9 +147,20 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
         raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
 
 
-@lru_cache(maxsize=128)  # a page is asked for its successor, then read as part of its thread
+_pages_in_use: WeakKeyDictionary[Page, ThreadPage] = WeakKeyDictionary()
+
+
 def read_page(page: Page) -> ThreadPage:
-    """What one page of a thread shows. Raises LayoutError."""
+    """What one page of a thread shows. Raises LayoutError.
+
+    A page is asked for its successor, then read as part of its thread: it is parsed once while it is in use.
+    """
+    if (known := _pages_in_use.get(page)) is None:
+        known = _pages_in_use[page] = _parse_page(page)
+    return known
+
+
+def _parse_page(page: Page) -> ThreadPage:
     tree = reading.parse(page)
     if "thread_view" not in (template := _template(tree)):
         raise LayoutError(page.url, "html#XF of template thread_view", found=template or None)

@@ -1,8 +1,10 @@
 """Decoding, dates, readable text and structured data, and what hostile pages do to them."""
 
+import contextlib
 import itertools
 import json
 import time
+import tracemalloc
 from datetime import UTC, datetime
 from typing import Any
 
@@ -90,6 +92,11 @@ def test_utf8_is_read_as_utf8_whatever_was_declared(text: str) -> None:
     body = text.encode()
     if not body.startswith((b"\xff\xfe", b"\xfe\xff", b"\xef\xbb\xbf")):
         assert Page("https://x/", body, "text/html; charset=gbk").text == text
+
+
+def test_a_page_that_holds_replacement_characters_is_still_utf8() -> None:
+    text = "caf\ufffd \ufffd"
+    assert Page("https://x/", text.encode(), "text/html; charset=windows-1252").text == text
 
 
 @pytest.mark.parametrize(
@@ -196,6 +203,25 @@ def test_a_hostile_page_is_read_or_refused_in_time(name: str, kind: str) -> None
         except (LayoutError, NotAThread):
             continue
     assert time.process_time() - started < 5, "no text makes a parser take quadratic time"
+
+
+def test_quotation_marks_in_a_script_are_not_attributes() -> None:
+    script = "if (a<b) s = y" + ' + "x = \'" + y' * 3000
+    assert readable(parse(f"<p>hi</p><script>{script}</script>").body).text == "hi"
+
+
+def test_scripts_and_pages_are_not_kept_in_memory() -> None:
+    opening, url = SHELLS["sdn"]
+    site, script, ends = build_site("sdn"), b"x" * 10_000, b"</div></div></article></html>"
+    tracemalloc.start()
+    for number in range(200):
+        inline = b"<script>%d%s</script>" % (number, script)
+        with contextlib.suppress(LayoutError):
+            site.next_page(Page(url, opening + b"%d" % number + inline + ends, "text/html"))
+        readable(parse(f"<body>{inline.decode()}</body>").body)
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 500_000
 
 
 def test_structured_data_in_its_usual_wrappers() -> None:
