@@ -48,7 +48,13 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     """
     if len(text) > MOST_REPLY:
         raise ValueError(f"the reply is longer than {MOST_REPLY} characters")
-    text = text.strip("\ufeff \t\r\n")
+    try:
+        return _read(text.strip("\ufeff \t\r\n"), inputs)
+    except RecursionError as exc:
+        raise ValueError("nested too deeply") from exc
+
+
+def _read(text: str, inputs: Mapping[str, Any] | None) -> Any:
     try:
         return _seen(_loads(text))
     except json.JSONDecodeError as exc:
@@ -136,8 +142,6 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]
         value, end = _DECODER.raw_decode(text, start)
     except json.JSONDecodeError as exc:
         raise ValueError(f"not JSON: {exc}") from exc
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
     before, after = text[:start], text[end:]
     if _INSIDE.search(before[-200:]) or before.count("[") > before.count("]"):
         raise ValueError("the JSON object stands inside something else")
@@ -147,10 +151,7 @@ def _only_object(text: str, fault: json.JSONDecodeError) -> tuple[Any, str, str]
 
 
 def _loads(text: str) -> Any:
-    try:
-        value, end = _DECODER.raw_decode(text)
-    except RecursionError as exc:
-        raise ValueError("nested too deeply") from exc
+    value, end = _DECODER.raw_decode(text)
     if end != len(text):
         raise json.JSONDecodeError("words follow the JSON", text, end)
     return value

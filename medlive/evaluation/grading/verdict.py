@@ -9,16 +9,18 @@ stands in the answer itself, a met criterion whose quote is not in the answer, a
 
 import json
 import re
+from bisect import bisect
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import islice
 from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
 from medlive.llm.ask import Unusable, first_fault
-from medlive.llm.reading import NoObject, read_object, without_thinking
+from medlive.llm.reading import MOST_REPLY, NoObject, read_object, without_thinking
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import contains_quote, fold, strip_unstorable
 
@@ -26,13 +28,16 @@ MOST_QUOTE: Final = 4_000
 """Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
 MOST_REASONING: Final = 4_000
 """Characters of a reasoning that are kept; the reply stands whole in the log."""
-_MOST_BRACES: Final = 20_000
+_MOST_NAMES: Final = 5_000
+_MOST_BRACES: Final = 6
+"""Braces before a name in an answer that are tried as the beginning of its object: each trial has a price."""
 _MOST_PLANTED: Final = 12_000
 """Characters of a verdict that an answer may plant: no longer one would be read."""
 _TAIL: Final = re.compile(
     r"(?:</(?:answer|json|output|response|result|verdict|s)>|<\|[a-z_]{1,30}\|>)\Z", re.IGNORECASE
 )
 """What chat templates and habits leave at the end of a reply."""
+_MOST_TAILS: Final = 4
 _ELLIPSIS: Final = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
 _EMPHASIS: Final = re.compile(
     r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
@@ -220,7 +225,10 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
         return []
     shown, found = neutralise(answer), list[dict[str, Any]]()
     for text in dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))):
-        for brace in [match.start() for match in re.finditer("{", text)][:_MOST_BRACES]:
+        braces = [match.start() for match in re.finditer("{", text)]
+        names = islice(re.finditer(f'"{key}"', text), _MOST_NAMES)
+        ends = [bisect(braces, name.start()) for name in names]
+        for brace in sorted({one for end in ends for one in braces[max(0, end - _MOST_BRACES) : end]}):
             try:
                 value, _ = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
             except (ValueError, RecursionError):
@@ -245,7 +253,7 @@ def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> st
 
 def words_before(text: str) -> str:
     """The words of a reply before its JSON object."""
-    return without_thinking(text).partition("{")[0].partition("```")[0]
+    return re.sub(r"```[a-zA-Z]*\s*\Z", "", without_thinking(text).partition("{")[0])
 
 
 def quoted(quote: str, answer: str) -> bool:
@@ -295,9 +303,11 @@ _PLAIN: Final = json.JSONDecoder(strict=False)
 
 def _one_value(text: str, key: str) -> tuple[Any, str]:
     """The JSON value that a reply is or ends with, and the words before it. Raises Unusable."""
+    if len(text) > MOST_REPLY:
+        raise Unusable(f"the reply is longer than {MOST_REPLY} characters")
     text = text.strip("\ufeff \t\r\n")
-    while (tail := _TAIL.search(text[-40:])) is not None:
-        text = text[: -len(tail.group())].rstrip()
+    for _ in range(_MOST_TAILS):
+        text = (text[:-40] + _TAIL.sub("", text[-40:])).rstrip()
     try:
         value = read_object(text)
     except NoObject as exc:
