@@ -5,8 +5,9 @@ import ipaddress
 import random
 import socket
 import ssl
+import zlib
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC
@@ -279,8 +280,6 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     body = await self._body(request, response, limit)
         except TimeoutError as error:
             raise FetchFailed(url, FetchReason.TIMEOUT, f"no complete answer within {limit:g} s") from error
-        except httpx2.DecodingError as error:
-            raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
         except httpx2.TransportError as error:
             raise FetchFailed(url, FetchReason.CONNECTION, str(error) or type(error).__name__) from error
         finally:
@@ -296,7 +295,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 self._check_type(request.url, response.headers.get("content-type", ""))
             return await _read(request.url, response, self._settings.max_body_bytes)
         if response.status_code >= 400:
-            with suppress(FetchFailed, TimeoutError, httpx2.DecodingError, httpx2.TransportError):
+            with suppress(FetchFailed, TimeoutError, httpx2.TransportError):
                 async with asyncio.timeout(min(_GLANCE_S, seconds / 2)):
                     return await _read(request.url, response, _GLANCE_BYTES)
         return b""
@@ -310,16 +309,38 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
 
 
 async def _read(url: str, response: httpx2.Response, limit: int) -> bytes:
-    """Read and decompress a body; the client decompresses in pieces of at most 1 MiB."""
+    """Read and decompress a body, with the limit applied inside every chunk of a compression bomb."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
-    if encoding not in ("", "identity", "gzip"):
+    if encoding not in ("", "identity", "gzip", "x-gzip"):
         raise FetchFailed(url, FetchReason.ENCODING, f"content encoding {encoding} was not asked for")
     body = bytearray()
-    async for chunk in response.aiter_bytes():
+    chunks = response.aiter_raw(65536)
+    async for chunk in _gunzipped(url, chunks, limit) if "gzip" in encoding else chunks:
         body += chunk
         if len(body) > limit:
             raise FetchFailed(url, FetchReason.TOO_LARGE, f"the body is over {limit} bytes")
     return bytes(body)
+
+
+async def _gunzipped(url: str, chunks: AsyncIterator[bytes], limit: int) -> AsyncIterator[bytes]:
+    """Decompress the members of a gzip stream in chunks of at most `limit` + 1 bytes.
+
+    The client's own decoder takes a stream that was cut off for a whole one, and drops all but its first member.
+    """
+    unpack = zlib.decompressobj(31)
+    started = False
+    try:
+        async for packed in chunks:
+            while packed:
+                if unpack.eof:
+                    unpack = zlib.decompressobj(31)
+                started = True
+                yield unpack.decompress(packed, limit + 1)
+                packed = unpack.unused_data if unpack.eof else unpack.unconsumed_tail
+    except zlib.error as error:
+        raise FetchFailed(url, FetchReason.ENCODING, f"broken gzip: {error}") from error
+    if started and not unpack.eof:
+        raise FetchFailed(url, FetchReason.CONNECTION, "the compressed body ends early")
 
 
 def _redirect_target(request: _Request, response: Fetched) -> str:

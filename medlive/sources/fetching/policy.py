@@ -1,5 +1,6 @@
 """How politely pages are fetched: settings, a host's robots.txt, and the errors of fetching."""
 
+import codecs
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -165,7 +166,8 @@ def read_robots(host: str, status: int, body: bytes, fetched_at: datetime) -> Ro
     """
     if status in (404, 410):
         return Robots(host, RobotsState.ABSENT, fetched_at, status)
-    text = body.decode("utf-8-sig", "replace").replace("\x00", "")
+    utf16 = body.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    text = body.decode("utf-16" if utf16 else "utf-8-sig", "replace").replace("\x00", "")
     rules = Protego.parse(text)
     rate = rules.request_rate(PRODUCT)
     by_rate = rate.seconds / rate.requests if rate is not None and rate.requests > 0 else 0.0

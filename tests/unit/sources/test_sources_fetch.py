@@ -276,8 +276,9 @@ async def test_a_pinned_connection_still_names_its_host_to_tls() -> None:
     assert named == ["localhost"], "the name, not the address that the connection was pinned to"
 
 
-async def test_a_bomb_is_cut_off_inside_a_chunk(community: Community) -> None:
+async def test_a_bomb_is_cut_off_inside_a_chunk_and_several_members_are_one_body(community: Community) -> None:
     bomb = gzip.compress(b"<p>" + b"0" * 50_000_000)
+    members = gzip.compress(PAGE.encode()) + gzip.compress(b"<!-- second member -->")
 
     def packed(body: bytes) -> Handler:
         async def answer(request: web.Request) -> web.Response:
@@ -285,7 +286,7 @@ async def test_a_bomb_is_cut_off_inside_a_chunk(community: Community) -> None:
 
         return answer
 
-    community.pages["/bomb"] = packed(bomb)
+    community.pages.update({"/bomb": packed(bomb), "/members": packed(members)})
     async with Fetcher(quick(max_body_bytes=1_000_000, retries={})) as fetcher:
         tracemalloc.start()
         error = await failure(fetcher, community.base + "/bomb", community.policy())
@@ -293,6 +294,8 @@ async def test_a_bomb_is_cut_off_inside_a_chunk(community: Community) -> None:
         tracemalloc.stop()
         assert error.reason is FetchReason.TOO_LARGE
         assert peak < 10_000_000, "the limit holds inside a chunk, not only after it is unpacked"
+        got = await fetcher.fetch(community.base + "/members", community.policy())
+        assert got.body == PAGE.encode() + b"<!-- second member -->"
 
 
 async def test_a_closed_port_and_a_broken_answer_are_connection_failures(community: Community) -> None:

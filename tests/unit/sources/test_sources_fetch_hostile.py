@@ -118,12 +118,17 @@ def quick(**changes: object) -> FetchSettings:
 
 _HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/html\r\n"
 _CHUNKED = _HEAD + b"Transfer-Encoding: chunked\r\n\r\n"
+_BOMB_OF_MEMBERS = b"".join(gzip.compress(b"0" * 200_000) for _ in range(20))
 _TWICE = gzip.compress(gzip.compress(b"0" * 5_000_000))
 
 HOSTILE: dict[str, tuple[Answer, FetchReason]] = {
     "ten megabytes": (response(b"x" * 10_000_000), FetchReason.TOO_LARGE),
     "a bomb": (response(gzip.compress(b"0" * 30_000_000), Content_Encoding="gzip"), FetchReason.TOO_LARGE),
+    "a bomb of many members": (response(_BOMB_OF_MEMBERS, Content_Encoding="gzip"), FetchReason.TOO_LARGE),
     "twice packed": (response(_TWICE, Content_Encoding="gzip, gzip"), FetchReason.ENCODING),
+    "gzip cut off": (response(gzip.compress(PAGE * 99)[:-9], Content_Encoding="gzip"), FetchReason.CONNECTION),
+    "rubbish behind gzip": (response(gzip.compress(PAGE) + b"rubbish", Content_Encoding="gzip"), FetchReason.ENCODING),
+    "endless rubbish behind gzip": (endless(_HEAD + b"Content-Encoding: gzip\r\n\r\n" + gzip.compress(PAGE), b"x" * 65536), FetchReason.ENCODING),
     "deflate": (response(b"x", Content_Encoding="deflate"), FetchReason.ENCODING),
     "br": (response(b"x", Content_Encoding="br"), FetchReason.ENCODING),
     "zstd": (response(b"x", Content_Encoding="zstd"), FetchReason.ENCODING),
@@ -174,8 +179,8 @@ HARMLESS: dict[str, tuple[Answer, bytes]] = {
     "longer than said": (response(PAGE + b"more", length=len(PAGE)), PAGE),
     "chunks of one byte": (raw(_CHUNKED, *(b"1\r\n%c\r\n" % byte for byte in PAGE), b"0\r\n\r\n"), PAGE),
     "no length": (raw(_HEAD + b"\r\n", PAGE), PAGE),
-    "rubbish behind gzip": (response(gzip.compress(PAGE) + b"rubbish", Content_Encoding="gzip"), PAGE),
-    "nothing in a gzip": (response(gzip.compress(b""), Content_Encoding="gzip"), b""),
+    "members of gzip": (response(gzip.compress(PAGE) * 3, Content_Encoding="gzip"), PAGE * 3),
+    "nothing in a gzip": (response(gzip.compress(b""), Content_Encoding="x-gzip"), b""),
     "an empty body": (response(b""), b""),
 }  # fmt: skip
 
@@ -325,6 +330,8 @@ ROBOTS: dict[str, tuple[Answer, RobotsState, bool]] = {
     "moved to another host": (response(b"", 301, Location="http://example.com/robots.txt"), RobotsState.UNREADABLE, False),
     "moved to a private host": (response(b"", 301, Location="http://10.0.0.1/robots.txt"), RobotsState.UNREADABLE, False),
     "not utf-8": (response("User-agent: *\n# 医生\nDisallow: /p".encode("gb18030")), RobotsState.RULES, False),
+    "utf-16": (response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-le")), RobotsState.RULES, False),
+    "utf-16, big-endian": (response("\ufeffUser-agent: *\nDisallow: /p".encode("utf-16-be")), RobotsState.RULES, False),
     "with a mark": (response(b"\xef\xbb\xbfUser-agent: *\nDisallow: /p"), RobotsState.RULES, False),
     "with NUL": (response(b"User-agent: *\x00\nDisallow: /p\x00"), RobotsState.RULES, False),
     "a page": (response(b" <!DOCTYPE html><title>Home</title>"), RobotsState.UNREADABLE, False),
