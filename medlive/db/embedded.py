@@ -253,18 +253,24 @@ def _find_server(data: Path) -> EmbeddedServer | None:
         raise DatabaseUnavailable(
             f"the database in {data} belongs to another user", hint="set MEDLIVE_HOME to a folder of your own"
         ) from exc
-    if len(lines) < 5 or not lines[0].strip().isdigit() or not _works_in(int(lines[0]), data):
+    if len(lines) < 5 or not lines[0].strip().isdigit() or not _works_in(int(lines[0]), data, denied=True):
         return None
     return EmbeddedServer(int(lines[0]), data, Path(lines[4].strip()))
 
 
-def _works_in(pid: int, data: Path) -> bool:
-    """Whether a live process works in the cluster's folder, as every process of PostgreSQL does."""
+def _works_in(pid: int, data: Path, *, denied: bool = False) -> bool:
+    """Whether a live process works in the cluster's folder, as every process of PostgreSQL does.
+
+    Root without CAP_SYS_PTRACE, as in a container, may not see the folder of another user's process; the answer is
+    `denied` then if the process belongs to the owner of the data.
+    """
     import psutil  # type: ignore[import-untyped]
 
     try:
         process = psutil.Process(pid)
         return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == data.resolve()
+    except psutil.AccessDenied:
+        return denied and process.uids().real == data.stat().st_uid
     except (psutil.Error, OSError):
         return False
 

@@ -111,6 +111,17 @@ def test_a_pid_file_whose_number_went_to_another_process_is_no_server(home: Path
     assert query(embedded.start(home), "SELECT 1") == 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0 or not shutil.which("setpriv"), reason="needs root and setpriv")
+def test_root_without_ptrace_finds_its_server(home: Path) -> None:
+    """As in a container of Docker's default capabilities."""
+    limited = ["setpriv", "--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace", sys.executable]
+    embedded.stop(home)
+    url = subprocess.check_output([*limited, "-c", START, str(home)], text=True).strip()
+    pid = running(home).pid
+    assert subprocess.check_output([*limited, "-c", START, str(home)], text=True).strip() == url
+    assert running(home).pid == pid
+
+
 def test_a_killed_initdb_leaves_nothing_that_hinders(empty_home: Path) -> None:
     half = empty_home / "postgresql" / "data.new"
     half.mkdir(parents=True)
