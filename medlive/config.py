@@ -340,6 +340,11 @@ def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: 
             value: Any = text
             with suppress(tomllib.TOMLDecodeError):
                 value = tomllib.loads(f"value = {text}")["value"]
-            for part in reversed(variable[len(_PREFIX) :].lower().split("__")):
-                value = {part: value}
-            _merge(values, value, variable, origins)
+            *path, leaf = variable[len(_PREFIX) :].lower().split("__")
+            table = values
+            for part in path:
+                table = table.setdefault(part, {})
+                if not isinstance(table, dict):
+                    raise ConfigError(f"{variable}: {part} is a single value, not a table")
+            table[leaf] = value
+            origins[".".join([*path, leaf])] = variable

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from medlive.config import config_folder, load_settings
+from medlive.errors import ConfigError
 
 
 def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:
@@ -16,6 +17,19 @@ def test_an_empty_variable_changes_nothing(tmp_path: Path) -> None:
     changed = load_settings({**environment, "MEDLIVE_CURATION__CONCURRENCY": "9"})
     assert changed.settings.curation.concurrency == 9
     assert changed.origins["curation.concurrency"] == "MEDLIVE_CURATION__CONCURRENCY"
+
+
+def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
+    (tmp_path / "models.toml").write_text("[roles.grader]\nparameters = {temperature = 0.0, seed = 1}\n")
+    environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
+    variable = "MEDLIVE_ROLES__GRADER__PARAMETERS"
+    for value, expected in (("{}", {}), ("{seed = 2}", {"seed": 2})):
+        changed = load_settings({**environment, variable: value})
+        assert changed.settings.roles.grader.parameters == expected
+    below = load_settings({**environment, f"{variable}__SEED": "3"}).settings
+    assert below.roles.grader.parameters == {"temperature": 0.0, "seed": 3}
+    with pytest.raises(ConfigError, match="seed is a single value, not a table"):
+        load_settings({**environment, f"{variable}__SEED__X": "3"})
 
 
 def test_a_config_folder_of_models_alone_is_read_and_the_rest_is_as_shipped(
