@@ -3,6 +3,7 @@
 import asyncio
 import json
 import os
+import pkgutil
 import shutil
 import signal
 import subprocess
@@ -398,6 +399,36 @@ async def test_a_freeze_that_is_called_off_ends_and_can_be_fixed_anew(
     assert list(root.glob(".medlive-*")) == []
     fill(admin, 1, first=2001, gates=gates_digest())
     assert (await freeze(database, settings, "2026.W47", anew=True)).cases == 2001
+
+
+@pytest.mark.parametrize("slow", [f"{freeze.__module__}.check_many", f"{rebuild.__module__}.write_snapshot"])
+async def test_a_cancelled_freeze_ends_at_the_next_case(
+    database: Database,
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    monkeypatch: pytest.MonkeyPatch,
+    slow: str,
+) -> None:
+    fill(admin, 1000)
+    begun = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    original = pkgutil.resolve_name(slow)
+
+    def slowly(values: Iterator[Any], *rest: Any) -> Any:
+        loop.call_soon_threadsafe(begun.set)
+        if slow.endswith("check_many"):
+            return (time.sleep(0.01) or value for value in original(values, 1))
+        return original((time.sleep(0.01) or value for value in values), *rest)
+
+    monkeypatch.setattr(slow, slowly)
+    work = asyncio.create_task(freeze(database, settings, "2026.W47"))
+    await begun.wait()
+    work.cancel()
+    start = time.monotonic()
+    with pytest.raises(asyncio.CancelledError):
+        await work
+    assert time.monotonic() - start < 3  # all cases take 10 s
+    assert list((settings.home / "snapshots").glob(".medlive-*")) == []
 
 
 FULL = """

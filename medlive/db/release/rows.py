@@ -6,6 +6,7 @@ own by the thread that writes. What is read is one state of the database, howeve
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from threading import Event
 from typing import Any, Final, LiteralString
 
 import psycopg
@@ -61,12 +62,16 @@ _HOLDOUTS: Final[Mapping[str, LiteralString]] = {
 }
 
 
+class Interrupted(Exception):
+    """A reader was asked to stop."""
+
+
 class SnapshotReader:
     """One state of the database: the rows of a snapshot, and of case revisions."""
 
-    def __init__(self, connection: psycopg.Connection[DictRow]) -> None:
+    def __init__(self, connection: psycopg.Connection[DictRow], stop: Event) -> None:
         """Use `read_snapshots`."""
-        self._connection = connection
+        self._connection, self._stop = connection, stop
 
     def cases(self, version: str) -> Iterator[SnapshotCase]:
         """The cases that a snapshot shows with their criteria, by case id."""
@@ -86,7 +91,10 @@ class SnapshotReader:
         # Named by its moment: an iterator that was left half-way does not stand in the way of the next.
         with self._connection.cursor(name=f"c{id(values)}") as cursor:
             cursor.itersize = 500
-            yield from cursor.execute(query, values)
+            for row in cursor.execute(query, values):
+                if self._stop.is_set():
+                    raise Interrupted
+                yield row
 
 
 class StoredEntries:
@@ -109,15 +117,18 @@ class StoredEntries:
 
 
 @contextmanager
-def read_snapshots(url: URL) -> Iterator[SnapshotReader]:
-    """A reader of the database's present state, for one thread. Raises DatabaseUnavailable."""
+def read_snapshots(url: URL, stop: Event | None = None) -> Iterator[SnapshotReader]:
+    """A reader of the database's present state, for one thread.
+
+    Raises DatabaseUnavailable. The reader raises Interrupted at the next row once `stop` is set.
+    """
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     try:
         with psycopg.Connection.connect(plain, row_factory=dict_row, **CONNECT_ARGUMENTS) as connection:
             connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
             connection.read_only = True
             connection.execute("SET LOCAL jit = off")  # it compiles for seconds what is looked up row by row
-            yield SnapshotReader(connection)
+            yield SnapshotReader(connection, stop or Event())
     except psycopg.OperationalError as error:
         raise unavailable(url, error) from error
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from threading import Event
 from typing import Final, TypeVar
 
 from medlive import __version__
@@ -32,7 +33,7 @@ from medlive.db.release.fixing import (
     save_verdicts,
     unchecked,
 )
-from medlive.db.release.rows import read_snapshots
+from medlive.db.release.rows import Interrupted, read_snapshots
 from medlive.db.release.snapshots import latest_frozen
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
@@ -264,7 +265,7 @@ class _Freeze:
         # A folder built but not frozen may come from another version of medlive.
         await asyncio.to_thread(_remove_unfrozen, self.settings, info)
         root = snapshots_path(self.settings)
-        built = await finish_in_thread(lambda: build(self.database, info, fixed, root, signer))
+        built = await finish_in_thread(lambda stop: build(self.database, info, fixed, root, signer, stop))
         manifest = built.manifest
         async with self.database.begin() as session:
             if await holds_withdrawn(session, version):
@@ -369,20 +370,28 @@ async def check_cases(
         tick(done, total)
 
 
-def _check_page(database: Database, page: Sequence[tuple[str, int]]) -> list[tuple[str, int, list[GateHit]]]:
-    """Run the gates on these (case, revision) pairs; blocking."""
-    with read_snapshots(database.engine.url) as reader:
+def _check_page(
+    database: Database, page: Sequence[tuple[str, int]], stop: Event
+) -> list[tuple[str, int, list[GateHit]]]:
+    """Run the gates on these (case, revision) pairs; blocking. Raises Interrupted once `stop` is set."""
+    with read_snapshots(database.engine.url, stop) as reader:
         cases = list(reader.revisions(page))
     processes = min(os.cpu_count() or 1, _MAX_PROCESSES) if len(cases) >= _MIN_FOR_PROCESSES else 1
-    checked = zip(cases, check_many(cases, processes), strict=True)
-    return [(case.case_id, case.revision, [*row_hits(case), *hits]) for case, (_, hits) in checked]
+    verdicts = []
+    for case, (_, hits) in zip(cases, check_many(cases, processes), strict=True):
+        if stop.is_set():
+            raise Interrupted
+        verdicts.append((case.case_id, case.revision, [*row_hits(case), *hits]))
+    return verdicts
 
 
-async def finish_in_thread(work: Callable[[], T]) -> T:
-    """Run blocking work in a thread; on cancellation, wait for the work to end."""
-    running = asyncio.ensure_future(asyncio.to_thread(work))
+async def finish_in_thread(work: Callable[[Event], T]) -> T:
+    """Run blocking work in a thread; on cancellation, set the work's event and wait for its end."""
+    stop = Event()
+    running = asyncio.ensure_future(asyncio.to_thread(work, stop))
     try:
         return await asyncio.shield(running)
     except asyncio.CancelledError:
+        stop.set()
         await asyncio.gather(running, return_exceptions=True)
         raise

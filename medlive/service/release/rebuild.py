@@ -5,6 +5,7 @@ import shutil
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Final
 
 from medlive.config import Settings
@@ -54,14 +55,15 @@ class RebuildResult:
 
 
 def build(
-    database: Database, info: snapshots.SnapshotInfo, fixed: snapshots.FixedMeta, out_root: Path, sign: Sign | None
-) -> FrozenSnapshot:
-    """Build the folder of a snapshot from its stored rows; blocking."""
+    database: Database, info: snapshots.SnapshotInfo, fixed: snapshots.FixedMeta,
+    out_root: Path, sign: Sign | None, stop: Event | None = None,
+) -> FrozenSnapshot:  # fmt: skip
+    """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set."""
     meta = SnapshotMeta(
         version=info.version, created_at=info.created_at, provenance=fixed.provenance, lineage=fixed.lineage,
         signing=fixed.signing, why_not=fixed.why_not,
     )  # fmt: skip
-    with read_snapshots(database.engine.url) as reader:
+    with read_snapshots(database.engine.url, stop) as reader:
         return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)
 
 
