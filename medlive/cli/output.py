@@ -170,12 +170,20 @@ def new_file(path: Path, replace: bool = False) -> None:
     for folder in (parent, *parent.parents):
         for name, what in _WHOLE.items():
             # Further up another program's manifest.json may lie, as of a browser's extension.
-            if (folder / name).is_file() and (folder == parent or b"medlive" in (folder / name).read_bytes()):
+            if (folder / name).is_file() and (folder == parent or _written_by_medlive(folder / name)):
                 raise UsageError(
                     f"{path} is inside {what}, {folder}, where medlive alone writes", hint="name a file elsewhere"
                 )
     if not replace and os.path.lexists(path):
         raise UsageError(f"{path} is there already", hint="name another file, or --replace writes over it")
+
+
+def _written_by_medlive(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            return b"medlive" in file.read(65_536)
+    except OSError:
+        return False
 
 
 class Tick(Protocol):

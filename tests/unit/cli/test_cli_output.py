@@ -54,3 +54,9 @@ def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
                 new_file(path, replace)
     (whole / name).write_text('{"manifest_version": 3}', "utf-8")
     new_file(whole / "data" / "x.csv")
+
+    def refuse(*_: object) -> object:
+        raise PermissionError
+
+    monkeypatch.setattr(Path, "open", refuse)
+    new_file(whole / "data" / "x.csv")
