@@ -414,13 +414,16 @@ async def test_a_cancelled_freeze_ends_at_the_next_case(
     loop = asyncio.get_running_loop()
     original = pkgutil.resolve_name(slow)
 
-    def slowly(values: Iterator[Any], *rest: Any) -> Any:
-        loop.call_soon_threadsafe(begun.set)
-        if slow.endswith("check_many"):
-            return (time.sleep(0.01) or value for value in original(values, 1))
-        return original((time.sleep(0.01) or value for value in values), *rest)
+    def slowly(values: Iterator[Any]) -> Iterator[Any]:
+        for value in values:
+            loop.call_soon_threadsafe(begun.set)
+            time.sleep(0.01)
+            yield value
 
-    monkeypatch.setattr(slow, slowly)
+    if slow.endswith("check_many"):
+        monkeypatch.setattr(slow, lambda cases, _: slowly(original(cases, 1)))
+    else:
+        monkeypatch.setattr(slow, lambda cases, *rest: original(slowly(cases), *rest))
     work = asyncio.create_task(freeze(database, settings, "2026.W47"))
     await begun.wait()
     work.cancel()
