@@ -133,7 +133,7 @@ def writing(path: Path) -> Iterator[None]:
 
 @contextmanager
 def open_log(path: Path) -> Iterator[LogWriter]:
-    """Open a log for writing and remove a torn last line.
+    """Open a log for writing; a last line that lacks only its end gets it, and a torn one is removed.
 
     Raises Locked if another process writes it, BadInput and DiskFull if it cannot be written.
     """
@@ -150,10 +150,16 @@ def open_log(path: Path) -> Iterator[LogWriter]:
 
 
 def _mend(handle: IO[bytes]) -> None:
-    start, tail = handle.seek(0, os.SEEK_END), b""
+    start = size = handle.seek(0, os.SEEK_END)
+    tail = b""
     while start > 0 and b"\n" not in tail:
         step = min(65_536, start)
         start = handle.seek(start - step)
         tail = handle.read(step) + tail
-    handle.truncate(start + tail.rfind(b"\n") + 1)
+    last = tail[tail.rfind(b"\n") + 1 :]
     handle.seek(0, os.SEEK_END)
+    if last and _parse(last, Lines(), 0) is not None:
+        handle.write(b"\n")
+    else:
+        handle.truncate(size - len(last))
+        handle.seek(0, os.SEEK_END)

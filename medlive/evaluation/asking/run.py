@@ -297,13 +297,18 @@ def import_answers(
     """
     use = ModelUse(model, IMPORTED, parameters=parameters or {}, arm=arm)
     run = create_run(out, cases, use, template or TemplateUse(name="unknown", digest=None), created_at)
+    case_ids = {case.case_id for case in run.cases}
+    unknown: list[str] = []
     added = 0
     with open_log(out / RESPONSES) as log:
         known, _ = run.answers()
         for answer in answers:
             was = known.get(answer.case_id)
-            if was != answer and not (was is not None and was.gradable and _again(answer)):
+            if answer.case_id not in case_ids:
+                unknown.append(f"case {answer.case_id!r} is not in the cases; left out")
+            elif was != answer and not (was is not None and was.gradable and _again(answer)):
                 log.add(answer.row())
                 known[answer.case_id] = answer
                 added += 1
-    return summarise(run, asked=added)
+    result = summarise(run, asked=added)
+    return replace(result, notes=(*result.notes, *unknown))

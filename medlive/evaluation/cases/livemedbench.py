@@ -1,5 +1,6 @@
 """Read and write LiveMedBench's files: benchmark, responses and grades."""
 
+import codecs
 import json
 import re
 from collections.abc import Iterable, Mapping
@@ -128,14 +129,19 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     try:
         return read_json(path)
     except BadInput:
-        if not (entries := _whole_entries(path.read_bytes().decode("utf-8-sig", "ignore").strip())):
+        if not (entries := _whole_entries(path.read_bytes())):
             raise
         notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
         return entries
 
 
-def _whole_entries(text: str) -> list[Any]:
+def _whole_entries(data: bytes) -> list[Any]:
     """The complete entries of a truncated JSON list; none if it is damaged elsewhere."""
+    try:
+        # An incremental decoder allows a character that is cut off at the end, and no other damage.
+        text = codecs.getincrementaldecoder("utf-8-sig")().decode(data).strip()
+    except UnicodeDecodeError:
+        return []
     entries: list[Any] = []
     decoder, place = json.JSONDecoder(), 1
     while text.startswith("[") and (blank := _BETWEEN.match(text, place)) and blank.end() < len(text):
@@ -144,9 +150,10 @@ def _whole_entries(text: str) -> list[Any]:
         except json.JSONDecodeError as exc:
             # An error at the end means truncation; literals and escapes are short, strings report their start.
             return entries if exc.msg.startswith("Unterminated") or exc.pos >= len(text) - 6 else []
-        except RecursionError:
+        except (ValueError, RecursionError):
             return []
-        entries.append(entry)
+        if isinstance(entry, dict):
+            entries.append(entry)
     return entries
 
 

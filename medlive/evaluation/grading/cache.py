@@ -5,6 +5,7 @@ found by its grade's key, so an edited criterion is asked for alone. Any number 
 row is appended by one write.
 """
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -57,7 +58,11 @@ class GradeCache:
         try:
             for path, lines in waiting.items():
                 path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with path.open("ab", buffering=0) as file:
+                with path.open("a+b", buffering=0) as file:
+                    if size := file.seek(0, os.SEEK_END):
+                        file.seek(size - 1)
+                        # A kill may have left half a row, which must not make one line with the next.
+                        lines = lines if file.read(1) == b"\n" else [b"\n", *lines]
                     file.write(b"".join(lines))
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")

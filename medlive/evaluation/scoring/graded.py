@@ -87,6 +87,8 @@ class _JudgeLog:
     verdicts: dict[str, bool | None]
     models: set[str]
     """The models that the replies name."""
+    contradicted: set[str]
+    """Keys with both a met and a not-met verdict."""
 
     @property
     def name(self) -> str:
@@ -136,6 +138,11 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
         )
     log, last = judges[chosen], judges[chosen].last
+    if log.contradicted:
+        notes.append(
+            f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
+            "the same judge; the last one counts"
+        )
     grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
     grades = _GradeBook(run, answers, chosen)
     return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
@@ -163,11 +170,13 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):
-        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set())
+        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), set())
         judges[grade.judge] = log
         log.last = grade
         if grade.grader:
             log.models.add(grade.grader)
+        if {log.verdicts.get(grade.key), grade.met} == {True, False}:
+            log.contradicted.add(grade.key)
         log.verdicts[grade.key] = grade.met
     return judges
 

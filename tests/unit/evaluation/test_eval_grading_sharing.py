@@ -83,7 +83,7 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     # Rows that are torn, of others, or met without words of the answer are passed over.
     paths = list((tmp_path / "cache").rglob("*.jsonl"))
     assert len(paths) == 4
-    for path, spoil in zip(paths, (b'{"met": tr\n', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True):
+    for path, spoil in zip(paths, (b'{"met": tr', b"\xff\x00\n[]\n7\n", b"", b"\n\n"), strict=True):
         rows = [json.loads(line) for line in path.read_bytes().splitlines()]
         bad = [{**row, "met": True, "quote": quote} for row in rows for quote in ("invented", "", 7)]
         bad += [{**row, "met": "true"} for row in rows]

@@ -15,7 +15,7 @@ from medlive.evaluation.cases.livemedbench import read_cases, read_responses
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run, left_out
 from medlive.evaluation.grading.judge import Judge as Asking
-from medlive.evaluation.model import AnswerState, Mode, Origin
+from medlive.evaluation.model import Answer, AnswerState, Mode, Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.published import kept_files, published_table
@@ -255,7 +255,11 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
     file.write_text(json.dumps([{**first, "post_time": "yesterday"}, *entries]))
     cases = read_cases(file)
     assert cases.notes == ("1 cases have no post_time that can be read ('c0'); they are in no month",)
-    import_answers(tmp_path / "run", cases, [], "m", AT)
+    stranger = Answer("elsewhere", AnswerState.OK, "Rest.", "stop", "m", "")
+    for _ in range(2):
+        done = import_answers(tmp_path / "run", cases, [stranger], "m", AT)
+        assert (done.asked, sum(done.states.values())) == (0, 0)
+        assert "case 'elsewhere' is not in the cases; left out" in done.notes
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
     assert any("could not be read: 1 cases have no post_time that can be read" in w for w in warnings)
 
@@ -363,7 +367,14 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
         answers, notes = read_responses(file, "m")
         assert [a.response for a in answers] == [e["model_response"] for e in entries[:ended]], end
         assert notes == [f"r.json: the list is cut off after entry {ended}; the rest is left out"]
-    for damaged in (whole.replace(b"-12", b"-1x2"), whole.replace(b"quoted, {", b'quoted" {'), whole[9:]):
+    file.write_bytes(b"\xef\xbb\xbf" + whole.replace(b"[", b"[7, ", 1)[: whole.index("歇".encode())])
+    answers, notes = read_responses(file, "m")
+    assert [len(answers), *notes] == [1, "r.json: the list is cut off after entry 1; the rest is left out"]
+    for damaged in (
+        whole.replace(b"-12", b"-1x2"), whole.replace(b"quoted, {", b'quoted" {'), whole[9:],
+        whole.decode().replace("歇歇 😀", "头痛").replace("é", "").encode("gbk"),
+        whole.replace(b"-12", b"1" * 5_000)[:-1],
+    ):  # fmt: skip
         file.write_bytes(damaged)
         with pytest.raises(BadInput, match="is not valid JSON"):
             read_responses(file, "m")

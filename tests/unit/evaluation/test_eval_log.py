@@ -85,3 +85,12 @@ def test_a_killed_writer_loses_no_row_that_was_added(tmp_path: Path) -> None:
     mended = read_log(path)
     assert mended.rows == [*torn.rows, {"n": -1}]
     assert mended.damaged == []
+
+
+def test_a_last_row_that_lacks_only_its_line_end_is_kept(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(b'{"n": 1}\n{"n": 2}')
+    with open_log(path) as log:
+        log.add({"n": 3})
+    found = read_log(path)
+    assert ([row["n"] for row in found.rows], found.damaged) == ([1, 2, 3], [])
