@@ -3,11 +3,12 @@
 import json
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import Annotated, Any, BinaryIO, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -19,6 +20,7 @@ from medlive.threads.model import Message, Role, Thread
 
 LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is skipped and reported."""
+_BLOCK: Final = 2**20
 _EXCERPT: Final = 120
 _MEDIA: Final = frozenset(("image", "video", "audio", "file"))
 _LANGUAGES: Final = {
@@ -92,8 +94,10 @@ def _role(value: object) -> object:
 
 
 def _moment(value: object) -> object:
-    """An ISO 8601 text as a time, aware where the text names a zone."""
-    return datetime.fromisoformat(value.strip()) if isinstance(value, str) and value else value or None
+    """An ISO 8601 text as a time, aware where the text names a zone; None for an empty text."""
+    if isinstance(value, str):
+        return datetime.fromisoformat(value.strip()) if value else None
+    return value
 
 
 _Text = Annotated[str, BeforeValidator(lambda value: "" if value is None else value)]
@@ -148,12 +152,20 @@ def read_threads(
         assume_posted_at = datetime.combine(assume_posted_at, time())
     try:
         with path.open("rb") as handle:
-            for number, line in enumerate(handle, start=1):
-                content = line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00")
-                if content:
-                    yield _read_line(number, content, assume_posted_at, handle_key)
+            for number, line in enumerate(_lines(handle), start=1):
+                if line:
+                    yield _read_line(number, line, assume_posted_at, handle_key)
     except OSError as exc:
         raise BadInput(f"cannot read {path.name}: {exc.strerror}") from exc
+
+
+def _lines(handle: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file without white space around them; one over the limit is cut a little behind it."""
+    while line := handle.readline(LINE_LIMIT + 2):
+        rest = line
+        while len(line) > LINE_LIMIT and rest and not rest.endswith(b"\n"):
+            rest = handle.readline(_BLOCK)
+        yield line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00") if rest is line else line
 
 
 def _read_line(number: int, line: bytes, assumed: datetime | None, key: bytes) -> ImportedThread | ImportProblem:
@@ -178,6 +190,8 @@ def _decode(line: bytes, notes: dict[Note, None]) -> str:
         return line.decode("utf-8")
     except UnicodeDecodeError as exc:
         broken_at = exc.start
+    with suppress(UnicodeDecodeError):  # CESU-8: each half of a surrogate pair encoded by itself
+        return line.decode("utf-8", "surrogatepass")
     rough = line.decode("utf-8", "replace")
     broken = rough.count("\ufffd")
     if sum(not c.isascii() for c in rough) > 4 * broken:

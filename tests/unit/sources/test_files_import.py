@@ -1,6 +1,7 @@
 """Import files of every condition: each line is a thread, or a problem with its line and reason."""
 
 import json
+import tracemalloc
 from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
@@ -77,6 +78,10 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
         (line(source=None), ProblemReason.MISSING_FIELD),
         (line(source="No such Source!"), ProblemReason.BAD_SOURCE),
         (line(source=3), ProblemReason.WRONG_TYPE),
+        (line(posted_at=0), ProblemReason.WRONG_TYPE),
+        (line(posted_at=False), ProblemReason.WRONG_TYPE),
+        (line(posted_at={}), ProblemReason.WRONG_TYPE),
+        (line(posted_at=[]), ProblemReason.WRONG_TYPE),
         (line(messages={"a": 1}), ProblemReason.WRONG_TYPE),
         (line(messages=["text"]), ProblemReason.WRONG_TYPE),
         (line(messages=[{"role": "nurse", "text": "x"}]), ProblemReason.BAD_ROLE),
@@ -109,6 +114,17 @@ def test_an_overlong_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.Mon
     assert [i.line for i in found] == [1, 2, 3]
 
 
+def test_an_overlong_line_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(files, "LINE_LIMIT", 5_000)
+    (tmp_path / "threads.jsonl").write_bytes(b"x" * 50_000_000 + b"\n" + line())
+    tracemalloc.start()
+    found = list(read_threads(tmp_path / "threads.jsonl", handle_key=KEY))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert [i.line for i in found] == [1, 2]
+    assert peak < 5_000_000
+
+
 def test_five_megabytes_of_text_are_a_thread(tmp_path: Path) -> None:
     messages = [{"role": "patient", "text": "cough " * 900_000}]
     assert len(one(tmp_path, line(messages=messages)).thread.messages[0].text) == 5_400_000
@@ -120,6 +136,12 @@ def test_what_postgresql_cannot_hold_is_stripped_and_said(tmp_path: Path) -> Non
     assert item.thread.title == "AB"
     assert item.thread.messages[1].text == "Rest 😀 it."
     assert item.notes == (Note.STRIPPED,)
+
+
+def test_surrogate_halves_encoded_one_by_one_are_joined(tmp_path: Path) -> None:
+    item = one(tmp_path, line().replace(b"Rest it.", b"Rest it. \xed\xa0\xbd\xed\xb8\x80"))
+    assert item.thread.messages[1].text == "Rest it. 😀"
+    assert Note.GB18030 not in item.notes
 
 
 def test_marks_encodings_and_empty_lines(tmp_path: Path) -> None:
