@@ -1,8 +1,10 @@
 """Raw pages after the harvest: read again, exported, and removed when their time is over."""
 
+import asyncio
 import io
 import json
 import os
+import shutil
 import subprocess
 from collections.abc import Sequence
 from datetime import timedelta
@@ -333,6 +335,19 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
     done = await export_warc(database, settings, [], out)
     assert (sorted(done.written), done.problems, _check_sums(out)) == ([ours.name, theirs.name], [], 0)
 
+    # An earlier export that has been damaged since keeps its sum, and so shows.
+    for damaged in (
+        committed[:100],
+        committed[:-1] + bytes([committed[-1] ^ 1]),
+        committed[:4] + b"?" + committed[5:],
+    ):
+        (out / theirs.name).write_bytes(damaged)
+        assert (await export_warc(database, settings, ["medlive"], out)).stale == []
+        assert _check_sums(out) != 0
+    (out / theirs.name).write_bytes(committed)
+    await export_warc(database, settings, ["medlive"], out)
+    assert _check_sums(out) == 0
+
     # A page that is whole, and not the one that was fetched.
     await change(
         database,
@@ -354,3 +369,27 @@ async def test_an_export_overwrites_nothing_and_goes_on_after_damage(
     assert (await export_warc(database, settings, [], out, week="1999.W01")).pages == 0
     with pytest.raises(UsageError):
         await export_warc(database, settings, [], out / theirs.name)
+
+
+@pytest.mark.parametrize("how", ["swept", "erased and not yet swept"])
+async def test_what_a_takedown_erases_during_an_export_is_not_exported(
+    database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    await harvest(database, settings, samples("1402038", "1402075"))
+    loop, original = asyncio.get_running_loop(), shutil.copyfile
+
+    def copy(source: Path, draft: Path) -> None:
+        original(source, draft)
+        if how == "swept":
+            work = take_down(database, settings, "sdn", "1402038", "asked")
+        else:
+            work = change(database, "UPDATE archives SET unswept_at = now()")
+        asyncio.run_coroutine_threadsafe(work, loop).result()
+
+    monkeypatch.setattr(shutil, "copyfile", copy)
+    done = await export_warc(database, settings, [], tmp_path / "out")
+    assert (done.written, len(done.problems)) == ([], 1)
+    assert {p.name for p in files(tmp_path / "out")} == {"SHA256SUMS", "index.cdxj"}
+    monkeypatch.undo()
+    done = await export_warc(database, settings, [], tmp_path / "out")
+    assert len(done.written) == (how == "swept")

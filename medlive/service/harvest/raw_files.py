@@ -11,7 +11,6 @@ import re
 import shutil
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
@@ -218,46 +217,57 @@ async def export_warc(
     chosen = [a for a in existing if (not sources or a.source in sources) and week in (None, a.iso_week)]
     for number, archive in enumerate(chosen, 1):
         tick(number, len(chosen))
-        async with database.begin() as session:
-            fetches = await archives.fetches_in(session, archive.archive_id)
-        digests = {fetch.place.offset: fetch.digest or "" for fetch in fetches}
         source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
+        draft = target.with_name(f".{target.name}.draft")
         try:
-            same, found = await asyncio.to_thread(_copy, source, target, archive.bytes, digests)
+            found = await _copy_current(database, archive, source, draft)
+            same = await asyncio.to_thread(_matches_existing, draft, target)
+            await asyncio.to_thread(os.replace, draft, target)
         except (ArchiveDamaged, CheckFailed) as error:
             done.problems.append(error.message)
             continue
+        finally:
+            draft.unlink(missing_ok=True)
         (done.unchanged if same else done.written).append(target.name)
         done.pages += found
         done.bytes += archive.bytes
-    exported = await asyncio.to_thread(_write_index, folder)
+    exported = await asyncio.to_thread(_write_index, folder, [*done.written, *done.unchanged])
     done.stale = sorted(exported - {Path(archive.path).name for archive in existing})
     return done
 
 
-def _copy(source: Path, target: Path, size: int, digests: Mapping[int, str]) -> tuple[bool, int]:
-    """Copy the first `size` bytes and check them; whether they were there already, and how many pages they are."""
-    draft = target.with_name(f".{target.name}.draft")
+async def _copy_current(database: Database, archive: archives.Archive, source: Path, draft: Path) -> int:
+    """Copy a file and check it; its pages. Raises CheckFailed if pages of it have been erased meanwhile."""
+    async with database.begin() as session:
+        fetches = await archives.fetches_in(session, archive.archive_id)
+    digests = {fetch.place.offset: fetch.digest or "" for fetch in fetches}
+    found = await asyncio.to_thread(_copy, source, draft, archive.bytes, digests)
+    async with database.begin() as session:
+        current = {a.path for a in await archives.list_archives(session, archive.source)}
+        current -= {a.path for a in await archives.list_archives(session, archive.source, unswept=True)}
+    if archive.path not in current:
+        raise CheckFailed(f"{source.name}: a takedown or retention is changing the file; export again later")
+    return found
+
+
+def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> int:
+    """Copy the first `size` bytes and check their pages; how many there are."""
     try:
         shutil.copyfile(source, draft)
         if (copied := draft.stat().st_size) < size:
             raise ArchiveDamaged(source, f"has {copied} bytes, {size} were written")
         os.truncate(draft, size)
-        missing, found = set(digests), 0
-        for place, page in pages(draft):
-            found += 1
-            missing.discard(place.offset)
-            if digests.get(place.offset) not in (None, digest_bytes(page.body)):
-                raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
-        if missing:
-            raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
-        same = _matches_existing(draft, target)
-        os.replace(draft, target)
-        return same, found
     except OSError as error:
         raise ArchiveDamaged(source, f"cannot copy: {error}") from error
-    finally:
-        draft.unlink(missing_ok=True)
+    missing, found = set(digests), 0
+    for place, page in pages(draft):
+        found += 1
+        missing.discard(place.offset)
+        if digests.get(place.offset) not in (None, digest_bytes(page.body)):
+            raise ArchiveDamaged(source, f"the page at offset {place.offset} is not the one that was fetched")
+    if missing:
+        raise ArchiveDamaged(source, f"no page at offset {min(missing)}")
+    return found
 
 
 def _matches_existing(draft: Path, target: Path) -> bool:
@@ -273,16 +283,31 @@ def _matches_existing(draft: Path, target: Path) -> bool:
         return not ours.read(1)
 
 
-def _write_index(folder: Path) -> set[str]:
-    """Write the index and the sums of all archives in the folder, of earlier exports too; their names."""
+def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
+    """Write the index and the sums of all archives in the folder, of earlier exports too; their names.
+
+    A file that is not `exported` now keeps its earlier sum, so that damage to it shows.
+    """
+    earlier = _earlier_sums(folder)
     lines: list[str] = []
-    names = []
+    sums: dict[str, str] = {}
     for path in sorted(folder.glob("*.warc.gz")):
-        with suppress(ArchiveDamaged):  # another file of that name: no export's
+        kept = None if path.name in exported else earlier.get(path.name)
+        try:
             lines += [cdxj_line(path.name, place, page) for place, page in pages(path)]
-            names.append(path.name)
+        except ArchiveDamaged:
+            if kept is None:  # not an export's
+                continue
+        sums[path.name] = kept or digest_file(path).removeprefix("sha256:")
     index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
-    (folder / INDEX).write_text(index, encoding="utf-8", newline="\n")
-    sums = [f"{digest_file(folder / name).removeprefix('sha256:')}  {name}\n" for name in [*names, INDEX]]
-    (folder / SUMS).write_text("".join(sums), encoding="utf-8", newline="\n")
-    return set(names)
+    listed = sums | {INDEX: digest_bytes(index.encode()).removeprefix("sha256:")}
+    for name, text in ((INDEX, index), (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items()))):
+        draft = folder / f".{name}.draft"
+        draft.write_text(text, encoding="utf-8", newline="\n")
+        os.replace(draft, folder / name)
+    return set(sums)
+
+
+def _earlier_sums(folder: Path) -> dict[str, str]:
+    text = (folder / SUMS).read_text("utf-8", "replace") if (folder / SUMS).exists() else ""
+    return {name: total for total, _, name in (line.partition("  ") for line in text.splitlines())}
