@@ -7,7 +7,7 @@ import io
 import json
 from collections.abc import Mapping
 from datetime import date
-from itertools import islice, zip_longest
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -106,16 +106,23 @@ class ParquetFault(Exception):
     """A parquet file cannot be read as rows of the expected columns."""
 
 
+_ENCODINGS: Final = frozenset({"PLAIN", "RLE", "PLAIN_DICTIONARY", "RLE_DICTIONARY", "BIT_PACKED"})
+"""Others, such as DELTA_BYTE_ARRAY, let few bytes stand for many."""
+
+
 def find_difference(
-    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, max_bytes: int
+    source: io.FileIO, twin: io.FileIO, fields: Mapping[str, type], canary: str, *, rows: int, max_bytes: int
 ) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
+
+    Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's.
 
     Args:
         source: The parquet file.
         twin: The JSON Lines.
         fields: The columns.
         canary: What the file's metadata must state.
+        rows: The number of rows expected.
         max_bytes: The most that the columns may claim to unpack to.
 
     Returns:
@@ -132,21 +139,37 @@ def find_difference(
     remaining = lines(twin)
     first = 1
     try:
-        file = pq.ParquetFile(source)
-        _check_frame(file, schema(fields), canary, max_bytes)
+        _check_frame(pq.ParquetFile(source), schema(fields), canary, rows, max_bytes)
+        texts = [field.name for field in schema(fields) if pa.types.is_string(field.type)]
+        file = pq.ParquetFile(source, read_dictionary=texts)
         for group in range(file.num_row_groups):
+            number = file.metadata.row_group(group).num_rows
+            parsed = [_parse(data) for data in islice(remaining, number)]
+            expected = pa.Table.from_pylist(parsed, schema=schema(fields))
+            if len(expected) < number:
+                return f"row {first + len(expected)}: the twin has fewer rows"
             read = file.read_row_group(group)
-            rows = [_parse(data) for data in islice(remaining, len(read))]
-            expected = pa.Table.from_pylist(rows, schema=schema(fields))
-            if not read.equals(expected):
-                pairs = enumerate(zip_longest(read.to_pylist(), expected.to_pylist()), start=first)
-                number, (one, other) = next((n, pair) for n, pair in pairs if pair[0] != pair[1])
-                names = [name for name in fields if one and other and one[name] != other[name]]
-                return f"row {number}: {', '.join(names) or 'the twin has fewer rows'}"
-            first += len(read)
+            for name in fields:
+                place = _first_difference(read.column(name), expected.column(name))
+                if place is not None:
+                    return f"row {first + place}: {name}"
+            first += number
         return f"row {first}: the twin has more rows" if next(remaining, None) else None
     except (pa.ArrowException, LookupError, ValueError, AttributeError, MemoryError, OverflowError) as exc:
         raise ParquetFault(f"cannot be read: {type(exc).__name__}: {str(exc)[:200]}") from exc
+
+
+def _first_difference(column: Any, twin: Any) -> int | None:
+    """Return the place of the first value that differs, or None."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    found, expected = column.combine_chunks(), twin.combine_chunks()
+    if pa.types.is_dictionary(found.type):
+        # A long entry repeated in every row would unpack to gigabytes, so lengths are compared first.
+        lengths, allowed = pc.binary_length(found.dictionary).take(found.indices), pc.binary_length(expected)
+        found, expected = (found.dictionary_decode(), expected) if lengths.equals(allowed) else (lengths, allowed)
+    return None if found.equals(expected) else int(pc.index(pc.not_equal(found, expected), True).as_py())
 
 
 def _parse(data: bytes) -> dict[str, Any]:
@@ -154,14 +177,26 @@ def _parse(data: bytes) -> dict[str, Any]:
     return {**row, "posted_at": date.fromisoformat(row["posted_at"])} if "posted_at" in row else row
 
 
-def _check_frame(file: "pq.ParquetFile", expected: "pa.Schema", canary: str, max_bytes: int) -> None:
-    """Raise ParquetFault for another canary or other columns, or groups that claim more than `max_bytes`."""
+def _check_frame(file: "pq.ParquetFile", expected: "pa.Schema", canary: str, rows: int, max_bytes: int) -> None:
+    """Raise ParquetFault for another canary, other columns or row counts, or a claim of more than `max_bytes`."""
     stated = (file.schema_arrow.metadata or {}).get(CANARY_KEY.encode())
     if stated != canary.encode():
         raise ParquetFault(f"{CANARY_KEY} is {(stated or b'').decode('utf-8', 'replace')[:60]!r}, not {canary!r}")
     if not file.schema_arrow.remove_metadata().equals(expected):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])
-    claimed = sum(file.metadata.row_group(group).total_byte_size for group in range(file.num_row_groups))
-    if claimed > max_bytes:
+    _check_groups(file.metadata, rows, max_bytes)
+
+
+def _check_groups(metadata: "pq.FileMetaData", rows: int, max_bytes: int) -> None:
+    groups = list(map(metadata.row_group, range(metadata.num_row_groups)))
+    if (stated := sum(group.num_rows for group in groups)) != rows:
+        raise ParquetFault(f"claims {stated} rows, expected {rows}")
+    for group in groups:
+        if not 0 < group.num_rows <= ROWS_PER_GROUP:
+            raise ParquetFault(f"has a row group of {group.num_rows} rows, expected 1 to {ROWS_PER_GROUP}")
+        for chunk in map(group.column, range(group.num_columns)):
+            if chunk.num_values != group.num_rows or not _ENCODINGS.issuperset(chunk.encodings):
+                raise ParquetFault(f"column {chunk.path_in_schema} claims another number of values or encoding")
+    if (claimed := sum(group.total_byte_size for group in groups)) > max_bytes:
         raise ParquetFault(f"claims {claimed} bytes of columns, expected at most {max_bytes}")

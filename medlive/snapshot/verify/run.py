@@ -257,7 +257,8 @@ def _parquet(folder: Inspected, out: Faults) -> None:
     manifest, scan = folder.require_manifest(), folder.scan
     if scan.rows.count:
         raise Skip("the JSON Lines to compare with are not valid")
-    for name, twin, fields in _TWINS:
+    counts = scan.tally.cases, scan.tally.criteria
+    for (name, twin, fields), rows in zip(_TWINS, counts, strict=True):
         # A broken file is reported by its digest; only a forged one is worth opening.
         for file in (name, twin):
             if file not in folder.sums or folder.digest(file) != folder.sums[file]:
@@ -266,7 +267,9 @@ def _parquet(folder: Inspected, out: Faults) -> None:
         max_bytes = 2 * folder.listing.sizes[twin] + 1_000_000
         try:
             with open_plain(folder.root / name) as source, open_plain(folder.root / twin) as text:
-                difference = parquet.find_difference(source, text, fields, manifest.canary, max_bytes)
+                difference = parquet.find_difference(
+                    source, text, fields, manifest.canary, rows=rows, max_bytes=max_bytes
+                )
             if difference is not None:
                 out.add(f"{name}: {difference}", f"the rows of {twin}", "other rows")
         except (parquet.ParquetFault, OSError, TooLong) as exc:
