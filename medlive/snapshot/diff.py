@@ -1,9 +1,10 @@
 """What changed between two releases: cases added, revised and withdrawn, and how each release was made."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -195,11 +196,13 @@ def _pair_criteria(left: list[Row], right: list[Row]) -> tuple[dict[int, Row], l
     """
     pairs: dict[int, Row] = {}
     for names in (("criterion_id", "criterion"), ("criterion",), ("criterion_id",)):
+        key, waiting = itemgetter(*names), dict[Any, deque[Row]]()
+        for old in left:
+            waiting.setdefault(key(old), deque()).append(old)
         for place, row in enumerate(right):
-            match = next((old for old in left if all(old[n] == row[n] for n in names)), None)
-            if place not in pairs and match is not None:
-                pairs[place] = match
-                left.remove(match)
+            if place not in pairs and waiting.get(key(row)):
+                pairs[place] = waiting[key(row)].popleft()
+        left = [old for queue in waiting.values() for old in queue]
     return pairs, left
 
 

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -168,6 +169,14 @@ def test_a_rubric_that_is_only_counted_anew_is_not_called_rewritten() -> None:
     assert edits == [(Edit.NUMBERED,)] * 3 + [(Edit.REMOVED,)]
     swapped = [criterion("c", 1, "criterion 2", number=2).row(), criterion("c", 2, "criterion 1", number=1).row()]
     assert [e.edits for e in _criteria(before[:2], swapped)] == [(Edit.MOVED,), (Edit.MOVED,)]
+
+
+def test_thousands_of_rewritten_criteria_are_paired_in_linear_time() -> None:
+    before = [criterion("c", i, f"criterion {i}").row() for i in range(1, 4001)]
+    now = [{**row, "criterion": f"new {row['criterion']}"} for row in before]
+    started = time.process_time()
+    assert {e.edits for e in _criteria(before, now)} == {(Edit.REWORDED,)}
+    assert time.process_time() - started < 3
 
 
 def _swap(text: str) -> str:
