@@ -50,13 +50,14 @@ from medlive.evidence.open_index import (
     DENSE,
     LEXICAL,
     VECTORS,
+    check_digests,
     check_index,
     check_sizes,
     open_named_encoder,
     open_store,
 )  # fmt: skip
 from medlive.evidence.passage import Passage
-from medlive.evidence.store import PassageStore, StoreWriter, from_line, to_line
+from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, VectorStore, keys_of
 from medlive.integrity.lock import Locked, exclusive
 
@@ -383,6 +384,8 @@ def _existing_index(out: Path, names: Collection[str]) -> IndexManifest | None:
     try:
         manifest = read_manifest(out)
         check_sizes(out, manifest)
+        if manifest.corpus_digests.keys() - set(names):  # kept passages would get a fresh digest
+            check_digests(out, manifest, LINES)
     except IndexMissing:
         return None
     except (IndexCorrupt, IndexOutdated) as exc:

@@ -82,11 +82,7 @@ def verify_index(path: Path) -> IndexManifest:
     """
     manifest = read_manifest(path)
     check_sizes(path, manifest)
-    for entry in manifest.files:
-        place = path / manifest.data / entry.path
-        found = digest_file(place)
-        if found != entry.digest:
-            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
+    check_digests(path, manifest)
     if manifest.dense is not None:
         found = keys_digest(keys_of(open_store(path, manifest)))
         if found != manifest.dense.keys_digest:
@@ -208,6 +204,14 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
         return PassageStore(path / manifest.data)
     except (OSError, IndexCorrupt) as exc:
         raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}", hint=HINT) from exc
+
+
+def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) -> None:
+    """Raise IndexCorrupt if a file of the index, or the one of that name, does not have its digest."""
+    for entry in manifest.files:
+        place = path / manifest.data / entry.path
+        if name in (None, entry.path) and (found := digest_file(place)) != entry.digest:
+            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:

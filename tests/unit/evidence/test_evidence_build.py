@@ -309,6 +309,17 @@ def test_other_corpora_of_a_damaged_index_are_not_dropped_silently(tmp_path: Pat
     assert build_index([open_corpus(a)], index, fresh=True).passages == 2
 
 
+def test_damaged_passages_are_not_kept_under_a_fresh_digest(tmp_path: Path) -> None:
+    index = tmp_path / "index"
+    a, b = corpus_file(tmp_path / "a.jsonl", ROWS[:2]), corpus_file(tmp_path / "b.jsonl", ROWS[2:])
+    manifest = build_index([open_corpus(a), open_corpus(b)], index)
+    place = index / manifest.data / "passages.jsonl"
+    place.write_bytes(place.read_bytes().replace(b"e", b"a", 1))
+    with pytest.raises(IndexCorrupt, match="it also contains b"):
+        build_index([open_corpus(a)], index)
+    assert build_index([open_corpus(a)], index, fresh=True).passages == 2
+
+
 @pytest.mark.parametrize("changes", [{"format_version": 99}, {"passages": "many"}, {"index_digest": "sha256:0"}])
 def test_an_index_that_cannot_be_read_keeps_its_data_and_its_other_corpora(
     tmp_path: Path, changes: dict[str, object]

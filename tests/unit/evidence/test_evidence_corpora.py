@@ -102,6 +102,26 @@ def test_hostile_archive_members_are_reported_and_the_rest_is_read(
     assert sorted(p.name for p in tmp_path.iterdir()) == before
 
 
+@pytest.mark.parametrize("kind", [tarfile.XHDTYPE, tarfile.GNUTYPE_LONGNAME])
+def test_header_that_claims_gigabytes_does_not_take_them(tmp_path: Path, kind: bytes) -> None:
+    info = tarfile.TarInfo("x.xml")
+    info.type, info.size = kind, 6 << 30
+    archive = tmp_path / "claims.tar"
+    archive.write_bytes(info.tobuf(tarfile.USTAR_FORMAT) + b"\0" * 4096)
+    passages, log = read(archive, "medquad")
+    assert not passages
+    assert [p.cause.split(": ")[-1] for p in log.problems] == [f"a header claims {6 << 30} bytes"]
+
+
+def test_header_after_header_without_end_is_a_problem(tmp_path: Path) -> None:
+    info = tarfile.TarInfo("x.xml")
+    info.type, info.size = tarfile.XHDTYPE, 0
+    archive = tmp_path / "chain.tar"
+    archive.write_bytes(info.tobuf(tarfile.USTAR_FORMAT) * 5_000)
+    passages, log = read(archive, "medquad")
+    assert (passages, log.problem_count) == ([], 1)
+
+
 def test_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(members_module, "MAX_UNPACKED", 100_000)
     files = {"a/1.xml": PAGE.encode(), "zeros.bin": b"\0" * 5_000_000, "a/2.xml": PAGE.encode()}

@@ -339,6 +339,13 @@ def test_a_record_without_end_is_left_in_bounded_memory(tmp_path: Path, monkeypa
     assert "longer than 50000 bytes" in log.problems[0].cause
 
 
+def test_a_gzip_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames_module, "MAX_UNPACKED", 3_000_000)
+    passages, log = read(write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2)))
+    assert [p.id for p in passages] == ["pubmed:1:-.1"]
+    assert [p.cause for p in log.problems] == ["the gzip unpacks to more than 3000000 bytes"]
+
+
 def test_deep_nesting_is_read_or_reported(tmp_path: Path) -> None:
     deep = f"<AbstractText>a{'<i>' * 200_000}b{'</i>' * 200_000}</AbstractText>"
     passages, log = read(write(tmp_path / "a.xml", article(1, deep), article(2)))

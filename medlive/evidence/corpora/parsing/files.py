@@ -22,7 +22,8 @@ HEAD = 64 * 1024
 MAX_MEMBER = 32 * 1024 * 1024
 MAX_UNPACKED = 16 * 1024 * 1024 * 1024
 _LOOKED_AT = 20
-_DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError)
+_MAX_HEADER = 1 << 20
+_DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, RecursionError)
 _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
@@ -64,7 +65,7 @@ def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
         yield from (head_of(file) for file in heapq.nsmallest(_LOOKED_AT, files) if file.is_file())
     elif path.name.lower().endswith(suffixes):
         yield head_of(path)
-    elif tarfile.is_tarfile(path):
+    elif _is_tar(path):
         yield from (data[:HEAD] for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT))
 
 
@@ -77,7 +78,7 @@ def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tup
         yield from _files(path, sorted(path.rglob("*")), suffixes, log)
     elif path.name.lower().endswith(suffixes):
         yield from _files(path.parent, [path], suffixes, log)
-    elif tarfile.is_tarfile(path):
+    elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
         except _DAMAGE as exc:
@@ -106,9 +107,32 @@ def _files(
             log.problem(name, f"cannot be read: {exc.strerror}")
 
 
+class _Member(tarfile.TarInfo):
+    """A member whose extended headers, which tarfile reads whole, are bounded."""
+
+    def _proc_member(self, tar: tarfile.TarFile) -> tarfile.TarInfo:
+        extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
+        if (
+            self.type in (*extended, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
+            and self.size > _MAX_HEADER
+        ):
+            raise tarfile.HeaderError(f"a header claims {self.size} bytes")
+        return cast("tarfile.TarInfo", super()._proc_member(tar))  # type: ignore[misc]
+
+
+def _is_tar(path: Path) -> bool:
+    try:
+        tarfile.open(path, tarinfo=_Member).close()
+    except (tarfile.HeaderError, RecursionError):
+        return True  # an archive, and reading it reports the header
+    except (tarfile.TarError, EOFError, zlib.error, lzma.LZMAError):
+        return False
+    return True
+
+
 def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[str, bytes]]:
     unpacked = 0
-    with tarfile.open(path) as tar:
+    with tarfile.open(path, tarinfo=_Member) as tar:
         while (member := tar.next()) is not None:
             vars(tar)["members"] = []  # tarfile keeps every header it has seen
             name, unpacked = member.name, unpacked + member.size

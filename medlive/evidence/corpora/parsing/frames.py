@@ -7,12 +7,13 @@ import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from gzip import BadGzipFile
+from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
 
 BLOCK = 1 << 20
 MAX_RECORD = 8 * 1024 * 1024
 """An article of five thousand authors has about two million bytes."""
+MAX_UNPACKED = 16 * 1024 * 1024 * 1024
 
 _TOKEN = re.compile(rb"<(/?)(PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
 _OPENING = re.compile(rb"<(?:PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
@@ -72,6 +73,8 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
 
 def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
     """Return a block; none at the end, with the cause if the file goes on."""
+    if isinstance(stream, GzipFile) and stream.tell() > MAX_UNPACKED:
+        return b"", f"the gzip unpacks to more than {MAX_UNPACKED} bytes"
     try:
         return stream.read1(BLOCK), ""
     except EOFError:

@@ -6,6 +6,7 @@ from xml.parsers import expat
 
 MAX_DEPTH = 200
 MAX_TEXT_DEPTH = 100
+_LOOKED_BACK = 20
 _SKIPPED = {"annotation", "annotation-xml", "tex-math", "object-id", "label", "fn", "graphic", "media"}
 _BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
 _FORMULA = {
@@ -96,21 +97,26 @@ def _walk(element: Element, parts: list[str], depth: int) -> None:
     name = local(element.tag)
     if name == "sup":
         _add_power_sign(element, parts)
-    parts.append(element.text or "")
+    parts.extend(filter(None, [element.text]))
     for position, child in enumerate(element):
         kind = local(child.tag)
         if _is_text(child, kind):
-            space = " " if kind in _BREAKS else ""
-            parts.append(space)
-            if position == 1 and name == "mfrac":
-                parts.append("/")
-            elif position == 1 and name == "msup":
-                _add_power_sign(child, parts)
+            space = [" "] if kind in _BREAKS else []
+            parts.extend(space)
+            if position == 1:
+                _add_operator(name, child, parts)
             _walk(child, parts, depth + 1)
-            parts.append(space)
+            parts.extend(space)
         # White space between the parts of a formula is the file's layout, not its text.
-        tail = child.tail or ""
-        parts.append(tail if name not in _FORMULA or tail.strip() else "")
+        if child.tail and (name not in _FORMULA or child.tail.strip()):
+            parts.append(child.tail)
+
+
+def _add_operator(name: str, second: Element, parts: list[str]) -> None:
+    if name == "mfrac":
+        parts.append("/")
+    elif name == "msup":
+        _add_power_sign(second, parts)
 
 
 def _is_text(element: Element, kind: str) -> bool:
@@ -119,7 +125,8 @@ def _is_text(element: Element, kind: str) -> bool:
 
 
 def _add_power_sign(power: Element, parts: list[str]) -> None:
-    before = next((text.rstrip() for text in reversed(parts) if text.strip()), "")
+    # Bounded, since a document may hold a hundred thousand powers after nothing but space.
+    before = next((text.rstrip() for text in reversed(parts[-_LOOKED_BACK:]) if text.strip()), "")
     raised = "".join(power.itertext()).strip()
     if before[-1:].isdigit() and (raised[:1].isdigit() or raised[:1] in "-−–+"):
         parts.append("^")
