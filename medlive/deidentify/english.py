@@ -62,11 +62,12 @@ _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
 _SIGN_OFF = re.compile(
     rf"(?<![a-z])(?:{_any('closings')}|xx+|xo+)[ ]?[,!.:;~ )(\r\n-]{{1,6}}[\s—–~-]{{0,6}}(?=[a-z])"
 )
-_DASHED = re.compile(r"(?:\n|[.!?]\s{1,3})\s*[-–—~]{1,2}\s?(?=[a-z])")
+# From the start of the white space, so that each run of it is read once.
+_DASHED = re.compile(r"(?<!\s)(?:[^\S\n]*+\n|(?<=[.!?])\s)\s*+[-–—~]{1,2}\s?(?=[a-z])")
 _TITLED = re.compile(r"(?:dr|prof|mr|mrs|ms|miss)\.? ?")
 _END = re.compile(
-    r"[ \t]*(?:\([^)\n]{1,20}\))?[ \t]*[.!,)]{0,2}(?:\s?[xX]{1,3})?\s*(?:\n|$"
-    r"|[\U0001f300-\U0001faff\u2600-\u27bf❤]|(?=\[))"
+    r"[ \t]*+(?:\([^)\n]{1,20}\))?[ \t]*+[.!,)]{0,2}(?:\s?[xX]{1,3})?"
+    r"(?:[^\S\n]*+\n|\s*+(?:$|[\U0001f300-\U0001faff\u2600-\u27bf❤\[]))"
 )
 _SMALL_SIGNERS = ("regards", "sincerely", "signed", "love", "wishes", "yours", "cheers")
 _GREETING = re.compile(

@@ -224,9 +224,30 @@ def test_labels_outside_their_text_are_refused(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    "piece", ["a.", "1 ", "医院", "北京市", "Dr. Smith ", "一", "my son ", "1 st ", "@a", "thanks,\n", "路3号"]
+    "piece",
+    [
+        "a.",
+        "1 ",
+        "医院",
+        "北京市",
+        "Dr. Smith ",
+        "一",
+        "my son ",
+        "1 st ",
+        "@a",
+        "thanks,\n",
+        "路3号",
+        "\n",
+        " \n",
+    ],
 )
 def test_a_long_row_of_one_piece_comes_to_its_end(piece: str) -> None:
     """A long row of one piece is read at all: a rule whose time squares would hang here."""
     text = piece * (60_000 // len(piece))
     assert all(0 <= i.start < i.end <= len(text) for i in find_identifiers(text, None))
+
+
+@pytest.mark.parametrize("opening", ["Regards,\nBob", "All the best.\n- Bob"])
+def test_white_space_behind_a_signature_takes_no_time(opening: str) -> None:
+    """Read once: a rule that divided it in every way took a minute for 2,000 characters."""
+    assert not find_identifiers(opening + " \t" * 20_000 + "z", None)
