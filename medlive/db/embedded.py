@@ -266,13 +266,13 @@ def _works_in(pid: int, data: Path, *, denied: bool = False) -> bool:
     """
     import psutil  # type: ignore[import-untyped]
 
-    try:
+    with suppress(psutil.Error, OSError):
         process = psutil.Process(pid)
-        return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == data.resolve()
-    except psutil.AccessDenied:
-        return denied and process.uids().real == data.stat().st_uid
-    except (psutil.Error, OSError):
-        return False
+        try:
+            return process.status() != psutil.STATUS_ZOMBIE and Path(process.cwd()) == data.resolve()
+        except psutil.AccessDenied:
+            return denied and process.uids().real == data.stat().st_uid
+    return False
 
 
 def _create_cluster(place: _Place, binaries: Path) -> None:

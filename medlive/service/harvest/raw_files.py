@@ -218,16 +218,11 @@ async def export_warc(
     for number, archive in enumerate(chosen, 1):
         tick(number, len(chosen))
         source, target = archive_path(settings) / archive.path, folder / Path(archive.path).name
-        draft = target.with_name(f".{target.name}.draft")
         try:
-            found = await _copy_current(database, archive, source, draft)
-            same = await asyncio.to_thread(_matches_existing, draft, target)
-            await asyncio.to_thread(os.replace, draft, target)
+            same, found = await _export_file(database, archive, source, target)
         except (ArchiveDamaged, CheckFailed) as error:
             done.problems.append(error.message)
             continue
-        finally:
-            draft.unlink(missing_ok=True)
         (done.unchanged if same else done.written).append(target.name)
         done.pages += found
         done.bytes += archive.bytes
@@ -236,18 +231,29 @@ async def export_warc(
     return done
 
 
-async def _copy_current(database: Database, archive: archives.Archive, source: Path, draft: Path) -> int:
-    """Copy a file and check it; its pages. Raises CheckFailed if pages of it have been erased meanwhile."""
+async def _export_file(
+    database: Database, archive: archives.Archive, source: Path, target: Path
+) -> tuple[bool, int]:
+    """Copy and check a file; whether it was there already, and its pages.
+
+    Raises CheckFailed if pages of it have been erased meanwhile, or if another file has its name.
+    """
     async with database.begin() as session:
         fetches = await archives.fetches_in(session, archive.archive_id)
     digests = {fetch.place.offset: fetch.digest or "" for fetch in fetches}
-    found = await asyncio.to_thread(_copy, source, draft, archive.bytes, digests)
-    async with database.begin() as session:
-        current = {a.path for a in await archives.list_archives(session, archive.source)}
-        current -= {a.path for a in await archives.list_archives(session, archive.source, unswept=True)}
-    if archive.path not in current:
-        raise CheckFailed(f"{source.name}: a takedown or retention is changing the file; export again later")
-    return found
+    draft = target.with_name(f".{target.name}.draft")
+    try:
+        found = await asyncio.to_thread(_copy, source, draft, archive.bytes, digests)
+        async with database.begin() as session:
+            current = {a.path for a in await archives.list_archives(session, archive.source)}
+            current -= {a.path for a in await archives.list_archives(session, archive.source, unswept=True)}
+        if archive.path not in current:
+            raise CheckFailed(f"{target.name}: a takedown or retention is changing the file; export again later")
+        same = await asyncio.to_thread(_matches_existing, draft, target)
+        await asyncio.to_thread(os.replace, draft, target)
+        return same, found
+    finally:
+        draft.unlink(missing_ok=True)
 
 
 def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> int:
