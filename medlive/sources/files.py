@@ -16,7 +16,7 @@ from medlive.deidentify.detect import keyed_handle
 from medlive.digest import digest_text
 from medlive.errors import BadInput
 from medlive.text.normalise import strip_unstorable
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import LONGEST_THREAD_ID, Message, Role, Thread
 
 LINE_LIMIT: Final = 20_000_000
 """Bytes of the longest line that is read; a longer one is skipped and reported."""
@@ -241,6 +241,9 @@ def _storable(value: Any) -> Any:
 
 
 def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]) -> Thread:
+    if (length := len(str(line.thread_id))) > LONGEST_THREAD_ID:
+        detail = f"thread_id has {length} characters, more than the {LONGEST_THREAD_ID} that are stored"
+        raise _Malformed(ProblemReason.TOO_LONG, detail)
     posted_at = _utc(line.posted_at, notes)
     if posted_at is None and assumed is not None:
         posted_at = _utc(assumed, {})

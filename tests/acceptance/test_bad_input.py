@@ -67,6 +67,7 @@ def _lines() -> list[tuple[str, bytes, str]]:
         ("a title that is an object", _line(_thread("title", COMPLAINT, title={"en": "pain"})), "wrong_type"),
         ("verified is text", _line(_thread("verified", "", messages=[
             {"author": "a", "role": "patient", "verified": "yes", "text": COMPLAINT}])), "wrong_type"),
+        ("a long id", _line(_thread("q" * 600, COMPLAINT)), "too_long"),
         ("bad role", _line(_thread("role", "", messages=[{"author": "a", "role": "nurse", "text": "x"}])),
          "bad_role"),
         ("bad date", _line(_thread("date", COMPLAINT, posted_at="last Tuesday")), "bad_date"),

@@ -16,10 +16,8 @@ from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import IdentifierRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
 from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
-from medlive.threads.model import Message, Role, Thread
+from medlive.threads.model import LONGEST_THREAD_ID, Message, Role, Thread
 from medlive.threads.prepare import FoundIdentifier
-
-_LONGEST_ID = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +121,10 @@ def check_storable(thread: Thread) -> None:
     than 500 characters, or a date without a zone."""
     if not 1 <= len(thread.source) <= 200:
         raise BadInput(f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed")
-    if not 1 <= len(thread.thread_id) <= _LONGEST_ID:
-        raise BadInput(f"the thread's id has {len(thread.thread_id)} characters; 1 to {_LONGEST_ID} are allowed")
+    if not 1 <= len(thread.thread_id) <= LONGEST_THREAD_ID:
+        raise BadInput(
+            f"the thread's id has {len(thread.thread_id)} characters; 1 to {LONGEST_THREAD_ID} are allowed"
+        )
     for moment in (thread.posted_at, *(m.posted_at for m in thread.messages)):
         if moment is not None and moment.tzinfo is None:
             raise BadInput(f"thread {thread.thread_id!r} has a date without a zone: {moment.isoformat()}")

@@ -78,6 +78,8 @@ def test_role_words_stay_and_a_missing_author_takes_the_role(tmp_path: Path) -> 
         (line(source=None), ProblemReason.MISSING_FIELD),
         (line(source="No such Source!"), ProblemReason.BAD_SOURCE),
         (line(source=3), ProblemReason.WRONG_TYPE),
+        (line(thread_id="q" * 600), ProblemReason.TOO_LONG),
+        (line(thread_id=10**600), ProblemReason.TOO_LONG),
         (line(posted_at=0), ProblemReason.WRONG_TYPE),
         (line(posted_at=False), ProblemReason.WRONG_TYPE),
         (line(posted_at={}), ProblemReason.WRONG_TYPE),
