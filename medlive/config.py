@@ -346,5 +346,7 @@ def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: 
                 table = table.setdefault(part, {})
                 if not isinstance(table, dict):
                     raise ConfigError(f"{variable}: {part} is a single value, not a table")
-            table[leaf] = value
-            origins[".".join([*path, leaf])] = variable
+            table.pop(leaf, None)
+            above = ".".join([*path, ""])
+            origins[above + leaf] = variable
+            _merge(table, {leaf: value}, variable, origins, above)

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.config import config_folder, load_settings
+from medlive.config import config_folder, describe, load_settings
 from medlive.errors import ConfigError
 
 
@@ -23,9 +23,11 @@ def test_a_variable_replaces_a_table_of_a_file(tmp_path: Path) -> None:
     (tmp_path / "models.toml").write_text("[roles.grader]\nparameters = {temperature = 0.0, seed = 1}\n")
     environment = {"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)}
     variable = "MEDLIVE_ROLES__GRADER__PARAMETERS"
-    for value, expected in (("{}", {}), ("{seed = 2}", {"seed": 2})):
+    name = "roles.grader.parameters"
+    for value, expected, shown in (("{}", {}, (name, {})), ("{seed = 2}", {"seed": 2}, (f"{name}.seed", 2))):
         changed = load_settings({**environment, variable: value})
         assert changed.settings.roles.grader.parameters == expected
+        assert [row for row in describe(changed) if row[0].startswith(name)] == [(*shown, variable)]
     below = load_settings({**environment, f"{variable}__SEED": "3"}).settings
     assert below.roles.grader.parameters == {"temperature": 0.0, "seed": 3}
     with pytest.raises(ConfigError, match="seed is a single value, not a table"):
