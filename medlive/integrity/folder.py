@@ -152,3 +152,13 @@ def writing_to(place: Path) -> Iterator[None]:
             hint = "free some space and run this again; nothing half-written counts"
             raise DiskFull(f"no space is left for {place}", hint=hint) from exc
         raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc
+
+
+def sync(*paths: Path) -> None:
+    """Flush files and folders to the disk."""
+    for path in paths:
+        handle = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)

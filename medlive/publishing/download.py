@@ -18,11 +18,11 @@ from pydantic import BaseModel, ValidationError
 
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import BadInput, CheckFailed, ServiceUnavailable, UsageError
-from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, writing_to
+from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, sync, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.integrity.signing import PublicKey, check_signature
 from medlive.snapshot.describe.feed import LATEST
-from medlive.snapshot.errata import ERRATA, load_errata, read_errata
+from medlive.snapshot.errata import ERRATA, load_errata, put_errata, read_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Digest, Manifest, Version
@@ -32,6 +32,8 @@ from medlive.snapshot.verify.run import verify_snapshot
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
+MOST_BYTES: Final = 4 * 1024**3
+"""Of all files of a snapshot; the largest one is in memory while it is fetched."""
 _MOST_SMALL: Final = 64 * 1024 * 1024
 _SUM_LINE: Final = re.compile(r"([0-9a-f]{64})  (\S+)")
 _LOCK: Final = ".fetch.lock"
@@ -128,7 +130,9 @@ class _Fetch:
                 shutil.rmtree(folder)
             raise CheckFailed(report.summary())
         if not already:
+            sync(*folder.rglob("*"), folder)
             folder.rename(target)
+            sync(self.out)
         errata = await self._errata(version)
         return Fetched(version, digest, target, already, report.complete, self.fetched, errata)
 
@@ -202,10 +206,7 @@ class _Fetch:
         found = read_errata(data, signature, f"{ERRATA} at {self.source}", self.key)
         path = self.out / ERRATA
         if not path.exists() or load_errata(path).keys <= found.keys:
-            path.write_bytes(data)
-            (self.out / ERRATA_SIGNATURE).unlink(missing_ok=True)
-            if signature is not None:
-                (self.out / ERRATA_SIGNATURE).write_bytes(signature)
+            put_errata(self.out, data, signature)
         return len(found.affecting(version))
 
 
@@ -231,7 +232,10 @@ def _folder_reader(root: Path) -> Read:
         raise UsageError(f"{root} is not a folder", hint="--from names a folder or an https:// address")
 
     async def read(name: str, most: int) -> bytes | None:
-        return (root / name).read_bytes() if (root / name).is_file() else None
+        if not (root / name).is_file():
+            return None
+        with (root / name).open("rb") as handle:
+            return handle.read(most + 1)
 
     return read
 
@@ -297,4 +301,6 @@ def _manifest(data: bytes, version: str) -> Manifest:
         raise CheckFailed(f"what is published as {version} is medlive {manifest.version}")
     if manifest.files.keys() != set(REQUIRED) - {"manifest.json"}:
         raise CheckFailed("the manifest names other files than a snapshot's")
+    if sum(entry.size for entry in manifest.files.values()) > MOST_BYTES:
+        raise CheckFailed(f"the manifest states more than {MOST_BYTES} bytes")
     return manifest

@@ -3,6 +3,7 @@
 import errno
 import hashlib
 import os
+import shutil
 from base64 import b64encode
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -164,6 +165,8 @@ class FolderTarget:
         """Write the file under another name, then rename it."""
         with self._errors("written"):
             path, partial = self._plain(item.name), self.root / _PARTIAL
+            if partial.is_dir():  # an earlier version left a folder when it was killed
+                shutil.rmtree(partial)
             try:
                 with partial.open("wb") as out:
                     out.write(item.read())

@@ -198,23 +198,26 @@ def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str]
     Raises:
         BadInput: If the folder cannot be written.
     """
-    path, beside = folder / ERRATA, folder / SIGNATURE
-    data = errata.text().encode("utf-8")
+    path, data = folder / ERRATA, errata.text().encode("utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
-        drafts = [(beside, sign(data).encode("utf-8"))] if sign is not None else []
-        if changed:
-            if sign is None:
-                beside.unlink(missing_ok=True)
-            drafts.append((path, data))
-        for target, content in drafts:
-            draft = target.with_name(f".{target.name}.partial")
-            draft.write_bytes(content)
-            draft.replace(target)
+        if changed or sign is not None:
+            put_errata(folder, data, sign(data).encode("utf-8") if sign is not None else None)
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
+
+
+def put_errata(folder: Path, data: bytes, signature: bytes | None) -> None:
+    """Replace the errata of a folder and their signature, each file as a whole. Raises OSError."""
+    if signature is None:
+        (folder / SIGNATURE).unlink(missing_ok=True)
+    for name, content in ((SIGNATURE, signature), (ERRATA, data)):
+        if content is not None:
+            draft = folder / f".{name}.partial"
+            draft.write_bytes(content)
+            draft.replace(folder / name)
 
 
 def trusted_comment(errata: Errata) -> str:

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 from medlive.digest import digest_file, digest_json
 from medlive.errors import CheckFailed, UsageError
-from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, list_files, sha256, writing_to
+from medlive.integrity.folder import FOLDERS, REQUIRED, SIGNATURE, SUMS, list_files, sha256, sync, writing_to
 from medlive.integrity.lock import exclusive
 from medlive.snapshot.describe import card, croissant, figures
 from medlive.snapshot.diff import Change, ChangeKind
@@ -125,10 +125,10 @@ def write_snapshot(
                         hint="a frozen snapshot is never replaced: freeze under another version",
                     )
                 if not unchanged:
-                    _sync(*partial.rglob("*"), partial)
+                    sync(*partial.rglob("*"), partial)
                     partial.chmod(0o755)
                     partial.rename(target)
-                    _sync(out_root)
+                    sync(out_root)
                 return FrozenSnapshot(target, manifest, digest, signature, unchanged)
             except UnicodeEncodeError as exc:
                 raise CheckFailed(f"a text cannot be encoded as UTF-8: {exc.reason}") from exc
@@ -267,13 +267,3 @@ def differences(built: Path, existing: Path) -> list[str]:
     one, other = list_files(built), list_files(existing)
     unexpected = {fault.file for fault in (*one.faults, *other.faults)} | (one.files ^ other.files)
     return sorted(unexpected | {n for n in one.files & other.files if sha256(built / n) != sha256(existing / n)})
-
-
-def _sync(*paths: Path) -> None:
-    """Flush files and folders to the disk."""
-    for path in paths:
-        handle = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

@@ -120,6 +120,42 @@ async def test_the_latest_comes_whole_signed_and_once(line: Line, server: Web, t
     assert same(from_folder.path, line.last)
 
 
+async def test_errata_that_could_not_be_written_leave_the_former_ones(
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await get(server, tmp_path)
+    before, write = (tmp_path / "errata.json").read_bytes(), Path.write_bytes
+
+    def full(path: Path, data: bytes) -> int:
+        write(path, data[: len(data) // 2])
+        raise OSError(errno.ENOSPC, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "write_bytes", full)
+        with pytest.raises(DiskFull):
+            await get(server, tmp_path)
+    assert (tmp_path / "errata.json").read_bytes() == before
+    await get(server, tmp_path)
+
+
+async def test_a_manifest_of_too_many_bytes_is_refused(
+    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.publishing.download.MOST_BYTES", 1_000)
+    with pytest.raises(CheckFailed, match="more than 1000 bytes"):
+        await get(server, tmp_path)
+    assert not any("data/" in name for name in server.asked)
+
+
+async def test_a_file_of_a_folder_is_read_no_further_than_its_size(server: Web, tmp_path: Path) -> None:
+    root = tmp_path / "public"
+    shutil.copytree(server.root, root)
+    with (root / NAME / "data/cases.jsonl").open("ab") as handle:
+        handle.truncate(1 << 40)  # sparse
+    with pytest.raises(CheckFailed, match=r"cases\.jsonl at .* is longer than"):
+        await fetch_snapshot(str(root), VERSION, tmp_path / "out")
+
+
 async def test_what_was_cut_off_is_asked_for_again(line: Line, server: Web, tmp_path: Path) -> None:
     name = f"{NAME}/data/cases.jsonl"
     server.cut = {name: 100}

@@ -373,6 +373,14 @@ def test_one_publisher_at_a_time_and_clear_words_where_the_disk_refuses(
     assert send(target, made["2026.W43"]).latest == "2026.W43"
 
 
+def test_what_an_older_killed_publisher_left_is_removed(
+    made: dict[str, PreparedRelease], target: FolderTarget
+) -> None:
+    (target.root / ".publish-partial").mkdir(parents=True)
+    (target.root / ".publish-partial" / "x").write_bytes(b"half")
+    assert send(target, made["2026.W43"]).latest == "2026.W43"
+
+
 def test_a_file_with_other_bytes_is_never_replaced(made: dict[str, PreparedRelease], target: FolderTarget) -> None:
     send(target, made["2026.W43"])
     item = made["2026.W43"].items()[0]
