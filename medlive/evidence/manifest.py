@@ -14,7 +14,7 @@ from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_models, missing_models
 
 MANIFEST = "manifest.json"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 

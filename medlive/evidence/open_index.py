@@ -1,6 +1,7 @@
 """Open an index, and check its manifest, files, text analysis and the encoder of its vectors."""
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,8 +52,25 @@ def open_index(
         EvidenceUnavailable: if a model is missing.
         UsageError: for a dense search of an index without vectors.
     """
-    settings = settings or EncoderSettings(home=path)
+    open_with = partial(_open, path, settings or EncoderSettings(home=path), encoder, reranker, retriever)
     manifest = read_manifest(path)
+    try:
+        return open_with(manifest)
+    except IndexCorrupt:
+        current = read_manifest(path)
+        if current.data == manifest.data:
+            raise
+        return open_with(current)  # a build replaced the index meanwhile
+
+
+def _open(
+    path: Path,
+    settings: EncoderSettings,
+    encoder: Encoder | str | None,
+    reranker: Reranker | str | None,
+    retriever: RetrieverName | None,
+    manifest: IndexManifest,
+) -> IndexRetriever:
     name = retriever or manifest.retriever
     if name != "bm25" and manifest.dense is None:
         raise UsageError(

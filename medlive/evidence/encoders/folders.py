@@ -3,6 +3,7 @@
 Nothing here needs torch. A search never goes to the network; `download_models` does, when a person asks for it.
 """
 
+import json
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -213,6 +214,15 @@ def open_folder(folder: Path, role: Role) -> ModelFolder:
     missing = [" or ".join(names) for names in needed if not any((folder / name).is_file() for name in names)]
     if missing:
         raise EvidenceUnavailable(f"{folder} lacks {', '.join(missing)}", hint=hint)
+    config = _open_config(folder, role, hint)
+    weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
+    if weights.suffix == ".safetensors" and weights.stat().st_size != _stated_size(weights):
+        raise EvidenceUnavailable(f"{weights} has another size than its header states", hint=hint)
+    return ModelFolder(role, folder, weights, config.hidden_size, config.max_position_embeddings)
+
+
+def _open_config(folder: Path, role: Role, hint: str) -> _Config:
+    """Read the configuration of a model. Raises EvidenceUnavailable if it is of another kind of model."""
     try:
         config = _Config.model_validate_json((folder / "config.json").read_bytes())
     except (OSError, ValidationError) as exc:
@@ -223,8 +233,19 @@ def open_folder(folder: Path, role: Role) -> ModelFolder:
     if cross is role.gives_vectors:
         what = "scores pairs and does not embed texts" if cross else "embeds texts and does not score pairs"
         raise EvidenceUnavailable(f"{folder} has a model that {what}", hint=hint)
-    weights = next(folder / name for name in WEIGHTS if (folder / name).is_file())
-    return ModelFolder(role, folder, weights, config.hidden_size, config.max_position_embeddings)
+    return config
+
+
+def _stated_size(weights: Path) -> int | None:
+    """Return the size of a safetensors file by its header; None if the header cannot be read."""
+    try:
+        with weights.open("rb") as handle:
+            length = int.from_bytes(handle.read(8), "little")
+            header = json.loads(handle.read(min(length, weights.stat().st_size)))
+        ends = [int(entry["data_offsets"][1]) for name, entry in header.items() if name != "__metadata__"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError):
+        return None
+    return 8 + length + max(ends, default=0)
 
 
 def missing_packages() -> tuple[str, ...]:

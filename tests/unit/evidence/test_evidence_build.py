@@ -197,6 +197,18 @@ def test_a_retriever_opened_before_a_rebuild_goes_on(tmp_path: Path) -> None:
     assert asyncio.run(before.search([Query("sumatriptan")], k=1))[0][0].passage.title == "Migraine"
 
 
+def test_an_index_that_is_replaced_while_it_is_opened_is_opened_anew(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index, corpus = tmp_path / "index", tmp_path / "a.jsonl"
+    build_index([open_corpus(corpus_file(corpus, ROWS[:1]))], index)
+    outdated = read_manifest(index)
+    build_index([open_corpus(corpus_file(corpus, ROWS))], index)
+    answers = iter([outdated, read_manifest(index)])
+    monkeypatch.setattr("medlive.evidence.open_index.read_manifest", lambda _: next(answers))
+    assert open_index(index).identity.passages == len(ROWS)
+
+
 def test_an_absent_index_says_how_to_build_one(tmp_path: Path) -> None:
     with pytest.raises(IndexMissing) as caught:
         open_index(tmp_path / "nowhere")

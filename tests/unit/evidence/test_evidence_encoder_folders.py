@@ -156,6 +156,25 @@ def test_files_that_are_not_json_are_named(tmp_path: Path, name: str, text: str)
         open_folder(folder, Role.QUERY)
 
 
+@pytest.mark.parametrize("damage", ["cut", "longer", "empty", "no header", "not JSON", "odd header"])
+def test_damaged_weights_are_named(tmp_path: Path, damage: str) -> None:
+    folder = write_model(tmp_path / "m")
+    file = folder / "model.safetensors"
+    data = file.read_bytes()
+    damaged = {
+        "cut": data[:-1],
+        "longer": data + b"\0",
+        "empty": b"",
+        "no header": b"\xff" * 64,
+        "not JSON": struct.pack("<Q", 4) + b"nope",
+        "odd header": struct.pack("<Q", 9) + b'{"w": []}',
+    }
+    file.write_bytes(damaged[damage])
+    with pytest.raises(EvidenceUnavailable, match=r"model\.safetensors has another size") as caught:
+        open_folder(folder, Role.QUERY)
+    assert str(folder) in (caught.value.hint or "")
+
+
 def test_the_digest_is_of_every_file_that_makes_a_vector_and_of_no_other(tmp_path: Path) -> None:
     folder = write_model(tmp_path / "m")
     digests = [open_folder(folder, Role.QUERY).digest]
