@@ -197,6 +197,14 @@ async def test_an_unchanged_thread_is_not_sent_again(served: Communities) -> Non
     assert sum(isinstance(e, HarvestedThread) for e in events) == 1, "page 1 says nothing of page 2"
 
 
+async def test_a_validator_that_no_request_can_carry_is_not_sent(served: Communities) -> None:
+    (harvested,) = [e for e in await run(served, "icliniq") if isinstance(e, HarvestedThread)]
+    for etag in ('"caf\xe9"', '"' + "x" * 9000 + '"'):
+        known = {harvested.entry.thread_id: KnownThread(etag=etag, page_count=1)}
+        events = await run(served, "icliniq", MemoryLedger(known=known))
+        assert sum(isinstance(e, HarvestedThread) for e in events) == 1
+
+
 async def test_the_limit_counts_threads(served: Communities) -> None:
     events = await run(served, "sdn", limit=1)
     assert not any("77001" in path for path in served.asked)
