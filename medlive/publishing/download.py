@@ -205,7 +205,11 @@ class _Fetch:
         signature = await self._small(ERRATA_SIGNATURE)
         found = read_errata(data, signature, f"{ERRATA} at {self.source}", self.key)
         path = self.out / ERRATA
-        if not path.exists() or load_errata(path).keys <= found.keys:
+        try:
+            existing = load_errata(path).keys if path.exists() else frozenset()
+        except BadInput as exc:
+            raise BadInput(exc.message, hint=f"remove {path} and fetch again") from exc
+        if existing <= found.keys:
             put_errata(self.out, data, signature)
         return len(found.affecting(version))
 
