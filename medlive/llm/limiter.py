@@ -2,10 +2,13 @@
 
 The limit starts low and grows fourfold every round trip up to the configured maximum. An overload (429, 503, 504,
 529, or no answer in time) cuts it by a fixed share, once for all calls that began before the cut; from then on it
-grows by one a round trip, while somebody waits.
+grows by one a round trip, while somebody waits. The limit does not grow by an answer that took several times as
+long as the quickest one, since that has waited in the endpoint's queue, nor by calls that began before the first
+answer.
 """
 
 import asyncio
+import math
 import time
 from collections import deque
 from dataclasses import dataclass
@@ -18,6 +21,11 @@ from medlive.digest import digest_text
 START: Final = 16  # The limit at first, where more is allowed
 GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebody waits
 CUT: Final = 0.6  # What is left of the limit after an overload
+QUEUED: Final = 4.0  # An answer took so many times the quickest one's time, and SLACK_S more: it has queued
+SLACK_S: Final = 0.05
+AGEING: Final = (
+    1.001  # The quickest time's growth with each answer, so that one odd answer does not count for ever
+)
 
 
 class Ended(StrEnum):
@@ -54,6 +62,10 @@ class Limiter:
         self._limit = float(min(START, most))
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
+        self._answered_at = math.inf
+        """When the first answer came."""
+        self._quickest = math.inf
+        """Seconds of the quickest answer, aged."""
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._paused_until = 0.0
@@ -104,10 +116,15 @@ class Limiter:
     def leave(self, began: float, ended: Ended) -> None:
         """End the turn that began then, and adapt the limit."""
         self._ended[ended] += 1
-        if ended is Ended.ANSWERED and self._waiting:
+        now = time.monotonic()
+        if ended is Ended.ANSWERED:
+            self._answered_at = min(now, self._answered_at)
+            self._quickest = min(now - began, self._quickest * AGEING)
+        queued = began < self._answered_at or now - began > QUEUED * self._quickest + SLACK_S
+        if ended is Ended.ANSWERED and self._waiting and not queued:
             self._limit = min(self._most, self._limit + (GROWTH if self._cut_at < 0 else 1 / self._limit))
         elif ended in (Ended.LIMITED, Ended.OVERLOADED) and began > self._cut_at:
-            self._limit, self._cut_at = max(1.0, self._limit * CUT), time.monotonic()
+            self._limit, self._cut_at = max(1.0, self._limit * CUT), now
             self._lowest = min(self._lowest, int(self._limit))
         self._release()
 

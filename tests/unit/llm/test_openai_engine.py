@@ -313,6 +313,23 @@ async def test_a_call_that_waits_in_line_is_not_given_up() -> None:
     assert state.lowest < 32
 
 
+async def test_an_endpoint_that_queues_is_not_flooded() -> None:
+    turns = asyncio.Lock()
+
+    async def step(body: dict[str, Any]) -> Any:
+        async with turns:
+            return await slow(0.05, ok(GOOD))(body)
+
+    async with bad_endpoint([step]) as endpoint:
+        limiter = Limiter("e", 64)
+        asker = engine(endpoint.url, timeout_s=30.0, limiter=limiter)
+        await asyncio.gather(*(asker.answer(REQUEST) for _ in range(80)))
+        state = limiter.state()
+        await asker.aclose()
+        assert endpoint.most_under_way < 48
+    assert (state.answered, state.limited, state.under_way) == (80, 0, 0)
+
+
 async def test_engines_that_share_a_limiter_share_its_turns() -> None:
     async with bad_endpoint([slow(0.01, ok(GOOD))]) as endpoint:
         limiter = Limiter("e", 3)
