@@ -7,7 +7,7 @@ of many columns is wider and is scrolled there. The numbers stand beside or on t
 hears the chart instead of seeing it.
 """
 
-from medlive.charts.bars import Bar, Group, Row, bars, columns, grouped, histogram, stacked
+from medlive.charts.bars import Bar, Group, bars, columns, histogram
 from medlive.charts.drawing import WIDTH, Frame, number, plain
 from medlive.charts.intervals import Interval, IntervalGroup, IntervalRow, intervals
 from medlive.charts.lines import Line, Point, lines
@@ -26,11 +26,9 @@ __all__ = [
     "Line",
     "Point",
     "Polygon",
-    "Row",
     "Scale",
     "bars",
     "columns",
-    "grouped",
     "histogram",
     "intervals",
     "lines",
@@ -38,5 +36,4 @@ __all__ = [
     "number",
     "plain",
     "radar",
-    "stacked",
 ]

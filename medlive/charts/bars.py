@@ -1,11 +1,10 @@
-"""Bars: plain, stacked and grouped, upright over time, and histograms."""
+"""Bars: lying in groups, upright over time, and histograms."""
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from medlive.charts.drawing import (
-    COLOURS,
     PAD,
     ROW,
     SIZE,
@@ -42,14 +41,6 @@ class Group:
     bars: Sequence[Bar]
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
-    """One labelled row of several series: a value, not negative, for each of them."""
-
-    label: str
-    values: Sequence[float]
-
-
 def bars(frame: Frame, groups: Sequence[Group]) -> str:
     """Horizontal bars, their values behind them and their labels before them, or above where those are long."""
     every = [bar for group in groups for bar in group.bars]
@@ -80,71 +71,6 @@ def bars(frame: Frame, groups: Sequence[Group]) -> str:
             out.y += ROW
         out.y += 6
     return out.svg()
-
-
-def stacked(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> str:
-    """Horizontal bars divided among series, with a legend; at most six series.
-
-    Raises ValueError where there are more, or a row has another number of values.
-    """
-    out, ends = _begin(frame, series, rows), [sum(row.values) for row in rows]
-    if not (series and rows):
-        return out.empty()
-    span = _beside(ends)
-    for row, total in zip(rows, ends, strict=True):
-        out.y += 19
-        out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
-        x = float(PAD)
-        for place, (name, value) in enumerate(zip(series, row.values, strict=True)):
-            wide = _share(value, max(ends)) * span
-            _mark(out, x, wide, place, f"{row.label}, {name}: {number(value)}")
-            x += wide
-        out.text(WIDTH - PAD, out.y + 16, number(total), anchor="end")
-        out.y += 25
-    return out.svg()
-
-
-def grouped(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> str:
-    """For each row a horizontal bar per series, with a legend; at most six series.
-
-    Raises ValueError where there are more, or a row has another number of values.
-    """
-    out, ends = _begin(frame, series, rows), [value for row in rows for value in row.values]
-    if not ends:
-        return out.empty()
-    span = _beside(ends)
-    for row in rows:
-        out.y += 19
-        out.text(PAD, out.y, row.label, room=WIDTH - 2 * PAD)
-        for place, (name, value) in enumerate(zip(series, row.values, strict=True)):
-            _mark(out, PAD, _share(value, max(ends)) * span, place, f"{row.label}, {name}: {number(value)}")
-            out.text(WIDTH - PAD, out.y + 16, number(value), anchor="end")
-            out.y += 17
-        out.y += 8
-    return out.svg()
-
-
-def _begin(frame: Frame, series: Sequence[str], rows: Sequence[Row]) -> Drawing:
-    if len(series) > COLOURS:
-        raise ValueError(f"at most {COLOURS} series can be distinguished, not {len(series)}")
-    if any(len(row.values) != len(series) for row in rows):
-        raise ValueError("every row needs a value for each series")
-    values = [(f"{row.label}, {s}", number(v)) for row in rows for s, v in zip(series, row.values, strict=True)]
-    out = Drawing(frame, values)
-    if values:
-        out.legend(series)
-    return out
-
-
-def _beside(ends: Sequence[float]) -> float:
-    """Units that bars may take beside the widest of the numbers behind them."""
-    return WIDTH - 2 * PAD - (max(text_width(number(end), SIZE) for end in ends) + 8)
-
-
-def _mark(out: Drawing, x: float, wide: float, place: int, tooltip: str) -> None:
-    out.tooltip(tooltip)
-    out.rect(x, out.y + 5, wide, 13, f"mc-{place}")
-    out.end()
 
 
 def columns(frame: Frame, values: Sequence[Bar]) -> str:

@@ -203,20 +203,6 @@ class Drawing:
         self.text(PAD, self.y, text, classes="mc-b", room=0.9 * (self.width - 2 * PAD))
         self.y += 4
 
-    def legend(self, names: Sequence[str]) -> None:
-        """Write the series' names, each with its colour, on as many lines as they take."""
-        x = float(PAD)
-        self.y += 14
-        for place, name in enumerate(names):
-            shown = fit(plain(name), self.width - 2 * PAD - 18, SMALL)
-            wide = 18 + text_width(shown, SMALL) + 12
-            if x > PAD and x + wide - 12 > self.width - PAD:
-                x, self.y = float(PAD), self.y + 18
-            self.rect(x, self.y - 10, 12, 12, f"mc-{place}")
-            self.text(x + 18, self.y, shown, classes="mc-s")
-            x += wide
-        self.y += 6
-
     def empty(self) -> str:
         """The whole file of a chart without values, which says so."""
         self.y += 18

@@ -1,14 +1,13 @@
 """Charts: SVG that parses, says its numbers and stays inside its edges, whatever it is given."""
 
 import re
-from collections.abc import Callable
 from xml.etree import ElementTree
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from medlive.charts import WIDTH, Bar, Frame, Group, Row, bars, columns, grouped, histogram, number, plain, stacked
+from medlive.charts import WIDTH, Bar, Frame, Group, bars, columns, histogram, number, plain
 
 SVG = "{http://www.w3.org/2000/svg}"
 FRAME = Frame("A title", "What it shows.", "some-canary")
@@ -77,17 +76,6 @@ def test_any_text_and_any_number_make_a_chart_that_parses(
         root = drawn(draw())
         assert draw() == draw()
         assert (root.findtext(f"{SVG}metadata") or "") == plain(frame.metadata)
-
-
-@settings(max_examples=40)
-@given(frames, st.lists(texts, max_size=6), st.data())
-def test_series_of_any_names_make_a_chart_that_parses(
-    frame: Frame, series: list[str], data: st.DataObject
-) -> None:
-    row = st.builds(Row, texts, st.lists(values, min_size=len(series), max_size=len(series)))
-    rows = data.draw(st.lists(row, max_size=6))
-    drawn(stacked(frame, series, rows))
-    drawn(grouped(frame, series, rows))
 
 
 def test_bars_are_as_long_as_their_values_and_say_them() -> None:
@@ -178,28 +166,6 @@ def test_a_histogram_loses_no_count_and_has_few_columns(counts: dict[int, int]) 
     told = [int(pair.split(": ")[1].replace(",", "")) for pair in desc.strip().rstrip(".").split("; ")]
     assert sum(told) == sum(counts.values())
     assert len(told) <= 30
-
-
-def test_stacked_parts_add_up_and_grouped_ones_share_a_scale() -> None:
-    rows = [Row("one", [3, 1]), Row("two", [1, 1])]
-    whole = drawn(stacked(FRAME, ["p", "q"], rows))
-    first, second = marks(whole)[1:], marks(whole, "mc-1")[1:]  # the legend's come first
-    assert first[0] == pytest.approx(3 * second[0], abs=0.3)
-    assert first[0] + second[0] == pytest.approx(2 * (first[1] + second[1]), abs=0.3)
-    begin = [float(r.get("x", "nan")) for r in whole.iter(f"{SVG}rect") if r.get("class") == "mc-1"][1:]
-    start = [float(r.get("x", "nan")) for r in whole.iter(f"{SVG}rect") if r.get("class") == "mc-0"][1:]
-    assert begin == pytest.approx([x + w for x, w in zip(start, first, strict=True)], abs=0.2)
-    each = drawn(grouped(FRAME, ["p", "q"], rows))
-    assert marks(each)[1] == pytest.approx(3 * marks(each, "mc-1")[1], abs=0.3)
-    assert "one, p: 3; one, q: 1; two, p: 1; two, q: 1." in (each.findtext(f"{SVG}desc") or "")
-
-
-@pytest.mark.parametrize("draw", [stacked, grouped])
-def test_series_that_cannot_be_told_apart_or_do_not_fit_are_refused(draw: Callable[..., str]) -> None:
-    with pytest.raises(ValueError, match="at most 6"):
-        draw(FRAME, list("abcdefg"), [])
-    with pytest.raises(ValueError, match="a value for each series"):
-        draw(FRAME, ["a"], [Row("r", [1, 2])])
 
 
 def test_two_charts_on_one_page_share_no_id() -> None:
