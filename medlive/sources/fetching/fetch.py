@@ -3,6 +3,7 @@
 import asyncio
 import ipaddress
 import random
+import re
 import socket
 import ssl
 import zlib
@@ -43,8 +44,8 @@ _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "d
 _GLANCE_BYTES = 64 * 1024
 """The part of an error's body that is read, to distinguish a block page from a failure."""
 _GLANCE_S = 5.0
-_LONGEST_VALIDATOR = 1000
-"""Characters of an ETag that are sent back: servers refuse a request with long headers."""
+_VALIDATOR = re.compile(r"[\x20-\x7e]{1,1000}")
+"""What is sent back of an ETag: servers refuse a request with long headers."""
 _ROBOTS_HOPS = 5
 """Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
@@ -143,11 +144,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             FetchFailed: if the page cannot be fetched.
         """
         conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        headers = {
-            name: value
-            for name, value in conditions.items()
-            if value and value.isascii() and len(value) <= _LONGEST_VALIDATOR
-        }
+        headers = {name: value for name, value in conditions.items() if value and _VALIDATOR.fullmatch(value)}
         self.counts["conditional"] += bool(headers)
         request = _Request(url, policy, self._settings.total_timeout_s, headers, form)
         page = await self._follow(request, self._settings.max_redirects)
