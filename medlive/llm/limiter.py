@@ -23,9 +23,7 @@ GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebod
 CUT: Final = 0.6  # What is left of the limit after an overload
 QUEUED: Final = 4.0  # An answer took so many times the quickest one's time, and SLACK_S more: it has queued
 SLACK_S: Final = 0.05
-AGEING: Final = (
-    1.001  # The quickest time's growth with each answer, so that one odd answer does not count for ever
-)
+AGEING: Final = 1.001  # The quickest time's growth with each answer: one odd answer does not count for ever
 
 
 class Ended(StrEnum):
