@@ -32,8 +32,7 @@ class Price(_Section):
     """US dollars per million tokens."""
 
     input: Annotated[float, Field(ge=0)]
-    cached: Annotated[float, Field(ge=0)] | None = None
-    """None for the price of other tokens."""
+    cached: Annotated[float, Field(ge=0)] | None = None  # None for the price of other tokens
     output: Annotated[float, Field(ge=0)]
 
 
@@ -41,12 +40,10 @@ class RoleSettings(_Section):
     """The engine of a role."""
 
     engine: Literal["rules", "recorded", "openai"] = "rules"
-    recording: Path | None = None
-    """The file of recorded replies, for engine "recorded"."""
+    recording: Path | None = None  # The file of recorded replies, for engine "recorded"
     base_url: str | None = None
     model: str | None = None
-    api_key_env: str | None = None
-    """The environment variable with the key; None for an endpoint without one."""
+    api_key_env: str | None = None  # The environment variable with the key; None for an endpoint without one
     concurrency: Annotated[int, Field(ge=1, le=1024)] = 32
     """Most concurrent calls; roles with the same base_url and key share the largest limit."""
     json_mode: Literal["schema", "object", "none"] = "schema"
@@ -60,10 +57,8 @@ class RoleSettings(_Section):
     """Headers of every request; the key belongs in a variable."""
     key_header: str | None = None
     """The header that carries the key; None for `Authorization: Bearer`, on Azure's deployment paths "api-key"."""
-    allow_unpinned: bool = False
-    """Whether replies that name another model than `model` are accepted."""
-    price: Price | None = None
-    """None for the model's price under `prices`; unknown without either."""
+    allow_unpinned: bool = False  # Whether replies that name another model than `model` are accepted
+    price: Price | None = None  # None for the model's price under `prices`; unknown without either
 
     @model_validator(mode="after")
     def _complete(self) -> "RoleSettings":
@@ -81,8 +76,7 @@ class Roles(_Section):
     validator: RoleSettings = RoleSettings()
     controller: RoleSettings = RoleSettings()
     rubric: RoleSettings = RoleSettings()
-    reader: RoleSettings = RoleSettings()
-    """Reads what the others wrote; preferably a different model."""
+    reader: RoleSettings = RoleSettings()  # Reads what the others wrote; preferably a different model
     grader: RoleSettings = RoleSettings()
 
 
@@ -95,8 +89,7 @@ class CurationSection(_Section):
     top_k: Annotated[int, Field(ge=1, le=50)] = 6
     confirm_veto: bool = True
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
-    strict: bool = False
-    """Whether an unsupported element rejects the case, as in the paper."""
+    strict: bool = False  # Whether an unsupported element rejects the case, as in the paper
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
 
 
@@ -105,10 +98,8 @@ class EvidenceSection(_Section):
 
     models: Path | None = None
     """A folder with one folder per model, searched before MEDLIVE_HOME/models and the Hugging Face cache."""
-    retriever: Literal["bm25", "dense", "hybrid"] | None = None
-    """None for what the index was built for."""
-    reranker: str | None = None
-    """ "medcpt", or a folder with a cross-encoder; None for no reranking."""
+    retriever: Literal["bm25", "dense", "hybrid"] | None = None  # None for what the index was built for
+    reranker: str | None = None  #  "medcpt", or a folder with a cross-encoder; None for no reranking
     backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
@@ -139,29 +130,23 @@ class ReleaseSection(_Section):
     release unpublishable."""
     hold_out: Annotated[float, Field(ge=0, lt=1)] = 0.0
     """The share of the cases never published before that is held out."""
-    hold_out_weeks: Annotated[int, Field(ge=1)] = 8
-    """Weeks after which a held-out case is published."""
+    hold_out_weeks: Annotated[int, Field(ge=1)] = 8  # Weeks after which a held-out case is published
 
 
 class PublishSection(_Section):
     """Where snapshots are published (docs/publishing.md). Keys and tokens come from the environment alone."""
 
     to: Literal["folder", "s3", "huggingface"] = "folder"
-    at: str | None = None
-    """A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it."""
-    endpoint_url: str | None = None
-    """Of an S3-compatible store or a hub; None for the client's default."""
-    base_url: str | None = None
-    """The public address of the target; None for relative links."""
-    authority: str | None = None
-    """The domain in the feed's ids; None for ids from the versions' digests."""
+    at: str | None = None  # A folder, `s3://bucket/prefix` or `organisation/name`; None if the command gives it
+    endpoint_url: str | None = None  # Of an S3-compatible store or a hub; None for the client's default
+    base_url: str | None = None  # The public address of the target; None for relative links
+    authority: str | None = None  # The domain in the feed's ids; None for ids from the versions' digests
 
 
 class ArchiveSection(_Section):
     """Where raw pages are kept, and for how long."""
 
-    folder: Path | None = None
-    """None for `archive` under `home`."""
+    folder: Path | None = None  # None for `archive` under `home`
     keep_days: Annotated[int, Field(ge=1)] | None = None
     """Days after which a file of raw pages is removed; None for never. Threads stay."""
 
@@ -183,18 +168,15 @@ class ScheduleSection(_Section):
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
     """Filters new threads, queues them with earlier failures, and curates the queue unless workers do."""
     freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
-    retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)
-    """Removes raw pages older than `archive.keep_days`."""
+    retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`
 
 
 class Settings(_Section):
     """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
     home: Path
-    database_url: SecretStr | None = None
-    """None for the embedded PostgreSQL under `home`."""
-    filters: dict[str, Any] = Field(default_factory=dict)
-    """Fields of `medlive.filters.FilterSettings`."""
+    database_url: SecretStr | None = None  # None for the embedded PostgreSQL under `home`
+    filters: dict[str, Any] = Field(default_factory=dict)  # Fields of `medlive.filters.FilterSettings`
     curation: CurationSection = CurationSection()
     evidence: EvidenceSection = EvidenceSection()
     budget: BudgetSection = BudgetSection()
@@ -207,8 +189,7 @@ class Settings(_Section):
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """Community → fields of `medlive.sources.source.SourceSettings` that override its adapter's."""
     roles: Roles = Roles()
-    prices: dict[str, Price] = Field(default_factory=dict)
-    """Model id → its price, for every role with that model."""
+    prices: dict[str, Price] = Field(default_factory=dict)  # Model id → its price, for every role with that model
     candidates: dict[str, Candidate] = Field(default_factory=dict)
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
@@ -219,8 +200,7 @@ class Loaded:
     """The settings and the origin of each."""
 
     settings: Settings
-    origins: Mapping[str, str]
-    """Dotted key → a file's name, an environment variable's name, or "default"."""
+    origins: Mapping[str, str]  # Dotted key → a file's name, an environment variable's name, or "default"
 
 
 def config_folder(environment: Mapping[str, str]) -> Path:

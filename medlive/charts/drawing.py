@@ -48,12 +48,9 @@ class Frame:
     """What a chart says of itself."""
 
     title: str
-    description: str
-    """One sentence for `<desc>`; the values are added to it."""
-    metadata: str = ""
-    """Kept in `<metadata>`; not shown."""
-    note: str = ""
-    """A line under the chart."""
+    description: str  # One sentence for `<desc>`; the values are added to it
+    metadata: str = ""  # Kept in `<metadata>`; not shown
+    note: str = ""  # A line under the chart
 
 
 def number(value: float) -> str:

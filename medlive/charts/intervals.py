@@ -27,8 +27,7 @@ class Interval:
     value: float
     low: float | None = None
     high: float | None = None
-    text: str = ""
-    """What stands behind the bar."""
+    text: str = ""  # What stands behind the bar
     faint: bool = False
 
 

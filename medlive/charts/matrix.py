@@ -56,10 +56,8 @@ class Cell:
     """One cell; None where there is no value. A faint one rests on too little: pale, in dashes."""
 
     value: float | None
-    text: str = ""
-    """What stands in it, a few characters."""
-    tooltip: str = ""
-    """What a tooltip and `<desc>` say beside the two labels."""
+    text: str = ""  # What stands in it, a few characters
+    tooltip: str = ""  # What a tooltip and `<desc>` say beside the two labels
     faint: bool = False
 
 

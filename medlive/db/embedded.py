@@ -48,8 +48,7 @@ class EmbeddedServer:
     """A running server."""
 
     pid: int
-    data: Path
-    """The cluster's folder."""
+    data: Path  # The cluster's folder
     socket_folder: Path
 
     @property

@@ -109,8 +109,7 @@ async def record_evaluation(
 class Run:
     """A run of a step."""
 
-    week: str | None
-    """The ISO week that it worked for; None: it was asked for by hand, for no week."""
+    week: str | None  # The ISO week that it worked for; None: it was asked for by hand, for no week
     outcome: RunOutcome
     started_at: datetime
     finished_at: datetime | None
@@ -121,13 +120,10 @@ class Run:
 class HarvestHistory:
     """What is known of one source's harvests."""
 
-    first_at: datetime
-    """When its first one began."""
+    first_at: datetime  # When its first one began
     latest: Run
-    done_week: str | None
-    """The latest week whose harvest was read to its end."""
-    done_at: datetime | None
-    """When that one ended."""
+    done_week: str | None  # The latest week whose harvest was read to its end
+    done_at: datetime | None  # When that one ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +131,12 @@ class History:
     """Everything that decides what is due."""
 
     harvests: Mapping[str, HarvestHistory]
-    latest: Mapping[str, Run]
-    """Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand."""
-    done: Mapping[str, Run]
-    """The same for the latest run that was done."""
-    frozen_week: str | None
-    """The latest week that is frozen."""
+    latest: Mapping[str, Run]  # Command, as in `pipeline_runs` → its latest run, by the scheduler or by hand
+    done: Mapping[str, Run]  # The same for the latest run that was done
+    frozen_week: str | None  # The latest week that is frozen
     frozen_at: datetime | None
-    weeks: frozenset[str]
-    """The weeks in which the scheduler or a harvest did anything."""
-    quarantined: Mapping[str, str]
-    """Source → why it is quarantined."""
+    weeks: frozenset[str]  # The weeks in which the scheduler or a harvest did anything
+    quarantined: Mapping[str, str]  # Source → why it is quarantined
 
 
 async def load_history(session: AsyncSession) -> History:

@@ -48,16 +48,12 @@ class DemoResult:
     harvested: list[HarvestResult] = field(default_factory=list)
     curated: dict[str, Any] = field(default_factory=dict)
     frozen: FreezeResult | None = None
-    verified_steps: int = 0
-    """Verification steps that passed."""
-    skipped_steps: tuple[str, ...] = ()
-    """Why each of the others was skipped."""
+    verified_steps: int = 0  # Verification steps that passed
+    skipped_steps: tuple[str, ...] = ()  # Why each of the others was skipped
     scores: ScoreTable | None = None
     report: Path | None = None
-    recording: Recording | None = None
-    """The replies of a live endpoint; None if they are not recorded."""
-    seconds: dict[str, float] = field(default_factory=dict)
-    """Stage → seconds."""
+    recording: Recording | None = None  # The replies of a live endpoint; None if they are not recorded
+    seconds: dict[str, float] = field(default_factory=dict)  # Stage → seconds
 
     @property
     def new_threads(self) -> int:
@@ -73,8 +69,7 @@ class LiveEndpoint:
     model: str
     api_key_env: str | None = None
     json_mode: Literal["schema", "object", "none"] = "schema"
-    record_to: Path | None = None
-    """The file to record its replies in; None for no recording."""
+    record_to: Path | None = None  # The file to record its replies in; None for no recording
 
 
 def demo_settings(settings: Settings, live: LiveEndpoint | None) -> Settings:

@@ -26,20 +26,15 @@ class SampleMessage(_Record):
     author: str
     role: Role
     verified: bool
-    posted_at: AwareDatetime | None
-    """None where the site shows no time for a message."""
+    posted_at: AwareDatetime | None  # None where the site shows no time for a message
     text: str
     media: tuple[Literal["image"], ...] = ()
-    specialty: str | None = None
-    """iCliniq: the specialty under the doctor's name."""
+    specialty: str | None = None  # iCliniq: the specialty under the doctor's name
     status: str | None = None
     """SDN: the status that the site itself confirms ("Attending Physician", "Medical Student", …)."""
-    title: str | None = None
-    """DXY: the doctor's professional title (主任医师, 主治医师, …)."""
-    department: str | None = None
-    """DXY: the doctor's department."""
-    hospital: str | None = None
-    """DXY: the doctor's hospital."""
+    title: str | None = None  # DXY: the doctor's professional title (主任医师, 主治医师, …)
+    department: str | None = None  # DXY: the doctor's department
+    hospital: str | None = None  # DXY: the doctor's hospital
     certification: str | None = None
     """Medlive: the label of the certification mark beside the author, None without a mark."""
     placement: Literal["opening", "comment", "reply"] | None = None
@@ -50,14 +45,10 @@ class Expectation(_Record):
     """The expected outcome of the thread, and why."""
 
     outcome: Literal["kept", "rejected"]
-    stage: Literal["filters", "screener", "validator", "controller"] | None = None
-    """None when kept."""
-    reason: str | None = None
-    """The reason in that stage's own words; None when kept."""
-    why: str
-    """One sentence for people."""
-    duplicate_of: str | None = None
-    """`<site>/<thread id>` of its duplicate; either may be kept."""
+    stage: Literal["filters", "screener", "validator", "controller"] | None = None  # None when kept
+    reason: str | None = None  # The reason in that stage's own words; None when kept
+    why: str  # One sentence for people
+    duplicate_of: str | None = None  # `<site>/<thread id>` of its duplicate; either may be kept
 
 
 class SampleThread(_Record):
@@ -66,16 +57,11 @@ class SampleThread(_Record):
     site: Site
     source: Site
     thread_id: str
-    url: str
-    """Under an `.example` host; the demo serves `path`."""
-    board: str
-    """iCliniq: topic · SDN: `<slug>.<node>` · DXY: section · Medlive: branch."""
-    section: str | None = None
-    """The board's name as people read it; iCliniq has none."""
-    disease: str | None = None
-    """DXY: the disease that the asker chose."""
-    charset: Literal["utf-8", "gb18030"] = "utf-8"
-    """The encoding of the thread's page."""
+    url: str  # Under an `.example` host; the demo serves `path`
+    board: str  # iCliniq: topic · SDN: `<slug>.<node>` · DXY: section · Medlive: branch
+    section: str | None = None  # The board's name as people read it; iCliniq has none
+    disease: str | None = None  # DXY: the disease that the asker chose
+    charset: Literal["utf-8", "gb18030"] = "utf-8"  # The encoding of the thread's page
     title: str
     language: str | None
     tags: tuple[str, ...]

@@ -80,8 +80,7 @@ class Progress:
     problems: tuple[Problem, ...] = ()
     embedded: int | None = None
     """When built: passages that had no vector of this encoder before; None without a dense side."""
-    reused: int | None = None
-    """When built: passages that had one."""
+    reused: int | None = None  # When built: passages that had one
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +88,10 @@ class DensePlan:
     """The dense side to build."""
 
     encoder: Encoder
-    where: str
-    """How the encoder is opened again: see `EncoderEntry.where`."""
-    reason: str
-    """Why this encoder, in a sentence."""
-    kind: DenseKind | None = None
-    """None: by the number of passages."""
-    shard: int = SHARD
-    """Passages per shard: what a kill may lose."""
+    where: str  # How the encoder is opened again: see `EncoderEntry.where`
+    reason: str  # Why this encoder, in a sentence
+    kind: DenseKind | None = None  # None: by the number of passages
+    shard: int = SHARD  # Passages per shard: what a kill may lose
 
 
 def plan_index(

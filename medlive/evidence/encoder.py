@@ -18,8 +18,7 @@ class EncoderIdentity(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str
-    """"medcpt"."""
+    name: str  # "medcpt"
     digest: str
     """Over the files of both encoders, the pooling, the lengths, and the precision where it is not full; not over
     the backend, which changes no vector beyond rounding."""

@@ -47,63 +47,44 @@ class CorpusEntry(_Frozen):
 
     name: str
     kind: str
-    digest: str
-    """Of everything the reading gave, whatever the order of its files."""
+    digest: str  # Of everything the reading gave, whatever the order of its files
     licence: str
     documents: int
-    passages: int
-    """Passages in the index."""
-    boilerplate: int
-    """Pieces left out because they say nothing."""
-    repeated: int
-    """Passages left out because the corpus holds the same text again, or prints it under many titles."""
-    empty: int
-    """Documents that the source published without text."""
-    superseded: int = 0
-    """Records that a later version or file of the source replaced or deleted."""
-    retracted: int = 0
-    """Documents that were retracted or withdrawn, and the notices that say so."""
-    questioned: int = 0
-    """Documents under an expression of concern, and the notices that say so."""
-    problems: int
-    """Members that could not be read."""
+    passages: int  # Passages in the index
+    boilerplate: int  # Pieces left out because they say nothing
+    repeated: int  # Passages left out because the corpus holds the same text again, or prints it under many titles
+    empty: int  # Documents that the source published without text
+    superseded: int = 0  # Records that a later version or file of the source replaced or deleted
+    retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so
+    questioned: int = 0  # Documents under an expression of concern, and the notices that say so
+    problems: int  # Members that could not be read
     built_at: datetime
 
 
 class DenseParameters(_Frozen):
     """What decides an index's results beside its vectors; None where the kind has no such parameter."""
 
-    storage: Literal["float32", "float16", "sq8", "pq4"]
-    """How the searched copy of the vectors is coded."""
-    nlist: int | None = None
-    """Cells."""
-    trained_on: int | None = None
-    """Vectors that the cells were made from."""
-    sub_quantisers: int | None = None
-    """4-bit codes a vector."""
-    links: int | None = None
-    """HNSW's M."""
+    storage: Literal["float32", "float16", "sq8", "pq4"]  # How the searched copy of the vectors is coded
+    nlist: int | None = None  # Cells
+    trained_on: int | None = None  # Vectors that the cells were made from
+    sub_quantisers: int | None = None  # 4-bit codes a vector
+    links: int | None = None  # HNSW's M
     ef_construction: int | None = None
-    nprobe: int | None = None
-    """Tuned: cells looked into."""
-    ef_search: int | None = None
-    """Tuned: HNSW's list of candidates."""
-    refine: int | None = None
-    """Tuned: so many times k candidates are scored again."""
+    nprobe: int | None = None  # Tuned: cells looked into
+    ef_search: int | None = None  # Tuned: HNSW's list of candidates
+    refine: int | None = None  # Tuned: so many times k candidates are scored again
 
 
 class DenseRecall(_Frozen):
     """How many of the exact k nearest an index finds, on queries that were not tuned on."""
 
     k: int
-    value: float
-    """Mean share, 0 to 1."""
+    value: float  # Mean share, 0 to 1
     queries: int
     sampled: Literal["given", "exact"]
     """`given`: queries handed to the build; `exact`: the kind is exact and nothing was measured."""
     target: float
-    tuned_on: int
-    """Queries that the parameters were tuned on."""
+    tuned_on: int  # Queries that the parameters were tuned on
 
 
 class DensePart(_Frozen):
@@ -116,12 +97,10 @@ class DensePart(_Frozen):
     encoder: str
     encoder_digest: str
     count: int
-    keys_digest: str
-    """Of the passages' keys in the order of their ordinals: see `vectors.keys_digest`."""
+    keys_digest: str  # Of the passages' keys in the order of their ordinals: see `vectors.keys_digest`
     recall: DenseRecall
     build_seconds: float
-    faiss: str
-    """FAISS's version."""
+    faiss: str  # FAISS's version
 
 
 class FileEntry(_Frozen):
@@ -135,8 +114,7 @@ class FileEntry(_Frozen):
 class EncoderEntry(EncoderIdentity):
     """The encoder of an index's vectors: the same one must read its queries."""
 
-    where: str
-    """How it is opened again: a name or a folder."""
+    where: str  # How it is opened again: a name or a folder
 
 
 class IndexManifest(_Frozen):
@@ -145,20 +123,15 @@ class IndexManifest(_Frozen):
     format_version: int = FORMAT_VERSION
     retriever: Literal["bm25", "hybrid"]
     """What searches it unless another is asked for: "hybrid" with vectors, "bm25" without."""
-    reason: str
-    """Why it is that one, in a sentence."""
-    parameters: dict[str, float | int | str]
-    """Of the lexical side."""
+    reason: str  # Why it is that one, in a sentence
+    parameters: dict[str, float | int | str]  # Of the lexical side
     libraries: dict[str, str]
-    corpora: tuple[CorpusEntry, ...]
-    """By name."""
+    corpora: tuple[CorpusEntry, ...]  # By name
     passages: int
     encoder: EncoderEntry | None = None
-    dense: DensePart | None = None
-    """The dense side; None without one."""
+    dense: DensePart | None = None  # The dense side; None without one
     index_digest: str
-    data: str
-    """The folder of the files, beside the manifest."""
+    data: str  # The folder of the files, beside the manifest
     files: tuple[FileEntry, ...]
     built_at: datetime
 

@@ -19,8 +19,7 @@ class KnownItem:
     """A query that was made from a passage, which it should find."""
 
     query: str
-    passage: str
-    """The passage's id."""
+    passage: str  # The passage's id
 
 
 def known_items(store: PassageStore, count: int, *, seed: int = 0) -> list[KnownItem]:

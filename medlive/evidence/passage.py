@@ -13,15 +13,13 @@ from medlive.digest import digest_json
 class Passage:
     """A piece of a source document, long enough to judge a claim by and short enough to cite."""
 
-    id: str
-    """`<corpus>:<document>:<section>`, stable across builds of the same corpus."""
+    id: str  # `<corpus>:<document>:<section>`, stable across builds of the same corpus
     corpus: str
     title: str
     section: str
     text: str
     language: str
-    published: date | None
-    """None when the source gives no date."""
+    published: date | None  # None when the source gives no date
     url: str
     licence: str
 
@@ -40,12 +38,9 @@ class Passage:
 class Side(StrEnum):
     """A way of finding passages; a hybrid search fuses several."""
 
-    LEXICAL = "lexical"
-    """BM25 over a phrase's words."""
-    DENSE = "dense"
-    """Nearest vectors to a phrase."""
-    RERANK = "rerank"
-    """A cross-encoder's order of the other sides' results."""
+    LEXICAL = "lexical"  # BM25 over a phrase's words
+    DENSE = "dense"  # Nearest vectors to a phrase
+    RERANK = "rerank"  # A cross-encoder's order of the other sides' results
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +48,9 @@ class SideHit:
     """The rank of a passage on one side."""
 
     side: Side
-    rank: int
-    """From 1."""
-    score: float
-    """That side's own, higher is nearer; scores of different sides cannot be compared."""
-    phrase: int = 0
-    """The number of the query's phrase that found it, from 0."""
+    rank: int  # From 1
+    score: float  # That side's own, higher is nearer; scores of different sides cannot be compared
+    phrase: int = 0  # The number of the query's phrase that found it, from 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +60,7 @@ class Hit:
     passage: Passage
     score: float
     rank: int
-    sides: tuple[SideHit, ...] = ()
-    """Its rank on each side that found it, in the order of `Side`."""
+    sides: tuple[SideHit, ...] = ()  # Its rank on each side that found it, in the order of `Side`
 
 
 @dataclass(frozen=True, slots=True, init=False)
@@ -89,11 +80,9 @@ class Query:
 class IndexIdentity:
     """What a stored verdict needs to say which evidence it saw."""
 
-    retriever: str
-    """"bm25", "dense" or "hybrid"."""
+    retriever: str  # "bm25", "dense" or "hybrid"
     index_digest: str
-    corpora: Mapping[str, str]
-    """Corpus name → corpus digest."""
+    corpora: Mapping[str, str]  # Corpus name → corpus digest
     passages: int
     dense: Mapping[str, Any] | None = None
     """The dense side: encoder id and digest, index kind, parameters, recall@k against flat; None without one."""

@@ -65,8 +65,7 @@ class ShardEntry(BaseModel):
     encoder_digest: str
     dimension: int
     count: int
-    digest: str
-    """Of the `.vec` file."""
+    digest: str  # Of the `.vec` file
 
 
 class VectorStore:

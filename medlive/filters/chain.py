@@ -19,8 +19,7 @@ class ChainResult:
     """The verdicts of all rules on one thread, in the chain's order."""
 
     verdicts: tuple[FilterVerdict, ...]
-    rejected_by: FilterVerdict | None
-    """The first verdict that did not pass; None if the thread passed."""
+    rejected_by: FilterVerdict | None  # The first verdict that did not pass; None if the thread passed
 
     @property
     def passed(self) -> bool:

@@ -39,10 +39,8 @@ _TERM_END: Final = "炎症病癌瘤疹痛疮癣疣痈疽痢疟痫痔疝疱斑"
 class Term(NamedTuple):
     """A term of a code book."""
 
-    system: str
-    """"ICD-10", "ICD-11", "ICF", "ICHI", or the file's name."""
-    code: str
-    """Empty if the list has none."""
+    system: str  # "ICD-10", "ICD-11", "ICF", "ICHI", or the file's name
+    code: str  # Empty if the list has none
     term: str
 
 
@@ -179,10 +177,8 @@ _TO_TRADITIONAL: Final = str.maketrans(_SIMPLIFIED, _TRADITIONAL)
 class TermHit(NamedTuple):
     """A term in a text: `start` and `end` are places in that text."""
 
-    term: str
-    """As the code book has it, in lower case."""
-    code: str
-    """`ICD-10:R05`; `ICHI:` if the list gives no code."""
+    term: str  # As the code book has it, in lower case
+    code: str  # `ICD-10:R05`; `ICHI:` if the list gives no code
     start: int
     end: int
 

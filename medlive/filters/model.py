@@ -75,10 +75,8 @@ class FilterReason(StrEnum):
 class FilterVerdict:
     """One rule's verdict on one thread."""
 
-    rule: str
-    """The rule's name; one rule may have several reasons."""
+    rule: str  # The rule's name; one rule may have several reasons
     passed: bool
-    reason: FilterReason | None = None
-    """Set exactly where the thread did not pass."""
+    reason: FilterReason | None = None  # Set exactly where the thread did not pass
     evidence: Mapping[str, EvidenceValue] = field(default_factory=dict)
     """What the verdict rests on, without anything that names a person."""

@@ -40,14 +40,11 @@ class Faults:
 class Trust(StrEnum):
     """What a signature proves."""
 
-    NOT_SIGNED = "not signed"
-    """Nothing: there is no key."""
+    NOT_SIGNED = "not signed"  # Nothing: there is no key
     INTEGRITY = "integrity"
     """Nothing has changed since it was signed; the key is named only by the signed files themselves."""
-    ORIGIN = "origin"
-    """It was signed with a key that the caller gave."""
-    BROKEN = "broken"
-    """The signature is invalid or cannot be checked."""
+    ORIGIN = "origin"  # It was signed with a key that the caller gave
+    BROKEN = "broken"  # The signature is invalid or cannot be checked
 
 
 class StepState(StrEnum):
@@ -65,11 +62,9 @@ class StepResult:
     number: int
     name: str
     state: StepState
-    findings: tuple[Finding, ...] = ()
-    """The first faults; `faults` counts them all."""
+    findings: tuple[Finding, ...] = ()  # The first faults; `faults` counts them all
     faults: int = 0
-    why: str = ""
-    """Why it was skipped, or what a passed step does not prove."""
+    why: str = ""  # Why it was skipped, or what a passed step does not prove
 
 
 class Skip(Exception):
@@ -84,10 +79,8 @@ class Skip(Exception):
 class Subject(Protocol):
     """What the steps check."""
 
-    note: str
-    """What the running step reports although it passes."""
-    failed: tuple[int, ...]
-    """The numbers of the failed steps so far."""
+    note: str  # What the running step reports although it passes
+    failed: tuple[int, ...]  # The numbers of the failed steps so far
 
 
 SubjectT = TypeVar("SubjectT", bound=Subject)
@@ -127,19 +120,14 @@ def _run_step(subject: SubjectT, number: int, name: str, step: Step[SubjectT]) -
 class SignedDocument:
     """What a document states about the signature of SHA256SUMS, and what it is checked with."""
 
-    what: str
-    """What is signed, in a word: "snapshot"."""
-    document: str
-    """The file that names the key."""
-    key: tuple[str, str] | None
-    """The key's id and base64 line; None: the document names none."""
+    what: str  # What is signed, in a word: "snapshot"
+    document: str  # The file that names the key
+    key: tuple[str, str] | None  # The key's id and base64 line; None: the document names none
     comment: str
-    untrusted: str
-    """The expected trusted and untrusted comments."""
+    untrusted: str  # The expected trusted and untrusted comments
     given: Sequence["PublicKey"]
     """The keys of which one must have signed; without any, the key that the document names."""
-    read: Callable[[str], bytes]
-    """Returns a file's bytes."""
+    read: Callable[[str], bytes]  # Returns a file's bytes
 
     def check(self, has_signature: bool, faults: Faults) -> tuple[Trust, str]:
         """Return what the signature proves, and that in words. Raises Skip if no key is named or given."""

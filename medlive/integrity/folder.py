@@ -58,8 +58,7 @@ class Finding:
 class Listing:
     """The regular files in a folder, and faults for everything else."""
 
-    sizes: Mapping[str, int]
-    """File, by its relative path with `/` → its bytes."""
+    sizes: Mapping[str, int]  # File, by its relative path with `/` → its bytes
     faults: tuple[Finding, ...] = field(default=())
 
     @property

@@ -60,10 +60,8 @@ class BadKey(UsageError):
 class PublicKey:
     """A public key of minisign."""
 
-    key_id: bytes
-    """8 bytes."""
-    raw: bytes
-    """32 bytes, Ed25519."""
+    key_id: bytes  # 8 bytes
+    raw: bytes  # 32 bytes, Ed25519
 
     @classmethod
     def parse(cls, text: str) -> "PublicKey":
@@ -92,8 +90,7 @@ class SecretKey:
     """A decrypted secret key of minisign; its repr shows only the public key."""
 
     public: PublicKey
-    seed: bytes = field(repr=False)
-    """32 bytes."""
+    seed: bytes = field(repr=False)  # 32 bytes
 
     @classmethod
     def parse(cls, text: str, password: str | None) -> "SecretKey":

@@ -64,13 +64,10 @@ class Fetched:
     version: str
     digest: str
     path: Path
-    already: bool
-    """Whether it existed with the same bytes."""
-    complete: bool
-    """False if a step of the verification was skipped (without pyarrow, say)."""
+    already: bool  # Whether it existed with the same bytes
+    complete: bool  # False if a step of the verification was skipped (without pyarrow, say)
     bytes_fetched: int
-    errata: int | None
-    """How many errata concern this version; None if the place has no errata."""
+    errata: int | None  # How many errata concern this version; None if the place has no errata
 
 
 async def fetch_snapshot(

@@ -40,8 +40,7 @@ class PreparedRelease:
 
     folder: Path
     manifest: Manifest
-    sums: Mapping[str, FileEntry]
-    """Every file, with SHA256SUMS and the signature."""
+    sums: Mapping[str, FileEntry]  # Every file, with SHA256SUMS and the signature
     errata: Mapping[str, bytes]
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
 
@@ -78,18 +77,12 @@ class Published:
     where: str
     signed: bool
     dry_run: bool = False
-    sent: list[str] = field(default_factory=list)
-    """Immutable files that were added."""
-    already: list[str] = field(default_factory=list)
-    """Immutable files that existed with the same bytes."""
-    updated: list[str] = field(default_factory=list)
-    """Mutable files that were written."""
-    bytes_sent: int = 0
-    """Of immutable files."""
-    latest: str | None = None
-    """The newest version on the target afterwards; None for a dry run."""
-    unfinished: list[str] = field(default_factory=list)
-    """Other versions on the target that are incomplete."""
+    sent: list[str] = field(default_factory=list)  # Immutable files that were added
+    already: list[str] = field(default_factory=list)  # Immutable files that existed with the same bytes
+    updated: list[str] = field(default_factory=list)  # Mutable files that were written
+    bytes_sent: int = 0  # Of immutable files
+    latest: str | None = None  # The newest version on the target afterwards; None for a dry run
+    unfinished: list[str] = field(default_factory=list)  # Other versions on the target that are incomplete
 
 
 def prepare_release(folder: Path, public_key: PublicKey | None = None) -> PreparedRelease:

@@ -48,12 +48,10 @@ class Taken(CheckFailed):
 class Item:
     """A file to publish."""
 
-    name: str
-    """Its path on the target, with `/`."""
+    name: str  # Its path on the target, with `/`
     source: Path | bytes
     size: int
-    sha256: str
-    """64 hexadecimal digits."""
+    sha256: str  # 64 hexadecimal digits
     cache_control: str
 
     @property
@@ -88,8 +86,7 @@ class Target(Protocol):
     Calls block, as the clients of object stores do. Every method raises a MedliveError if the place refuses.
     """
 
-    where: str
-    """The place, for messages."""
+    where: str  # The place, for messages
 
     def session(self, *, write: bool) -> AbstractContextManager[None]:
         """Open the place for one publication, holding its lock if it has one."""

@@ -274,16 +274,13 @@ class Pipeline:
     """Everything that affects a thread's curation, identified by one digest."""
 
     database: "Database"
-    key: bytes
-    """This instance's key, from which a case's id is made."""
-    concurrency: int
-    """Most threads that are curated at once."""
+    key: bytes  # This instance's key, from which a case's id is made
+    concurrency: int  # Most threads that are curated at once
     respondents: Mapping[str, ReplayEngine]
     retriever: "Retriever"
     curation: "CurationSettings"
     digest: str
-    scanner: str
-    """The digest of the prompt and engine that find identifiers in release texts."""
+    scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
 

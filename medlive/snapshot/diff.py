@@ -83,8 +83,7 @@ class CaseDiff:
     from_revision: int | None
     to_revision: int | None
     fields: tuple[FieldEdit, ...] = ()
-    criteria: tuple[CriterionEdit, ...] = ()
-    """If `fields` is empty too, only the revision's number changed."""
+    criteria: tuple[CriterionEdit, ...] = ()  # If `fields` is empty too, only the revision's number changed
 
     def field(self, name: str) -> FieldEdit | None:
         """Return the edit of a field, if it changed."""
@@ -103,16 +102,11 @@ class SnapshotDiff:
     old: Manifest
     new: Manifest
     counts: Mapping[ChangeKind, int]
-    touched: Mapping[str, int]
-    """Changed field, or `criteria <edit>` → how many revised cases have it."""
-    listed: tuple[CaseDiff, ...]
-    """The first cases of each kind, by kind and case id."""
-    reasons: Mapping[str, str]
-    """Case id → reason, for the listed cases."""
-    reasons_from: str
-    """Where the reasons were read, or why there are none."""
-    settings: tuple[FieldEdit, ...]
-    """Where the manifests differ in how the releases were made."""
+    touched: Mapping[str, int]  # Changed field, or `criteria <edit>` → how many revised cases have it
+    listed: tuple[CaseDiff, ...]  # The first cases of each kind, by kind and case id
+    reasons: Mapping[str, str]  # Case id → reason, for the listed cases
+    reasons_from: str  # Where the reasons were read, or why there are none
+    settings: tuple[FieldEdit, ...]  # Where the manifests differ in how the releases were made
 
 
 _CASE_CONTENT: Final = tuple(name for name in CASE_FIELDS if name not in ("case_id", "revision", "canary"))

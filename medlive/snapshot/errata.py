@@ -37,12 +37,9 @@ MOST_REASON: Final = 500
 class WithdrawalKind(StrEnum):
     """Why something was withdrawn."""
 
-    ERRATUM = "erratum"
-    """It is wrong."""
-    TAKEDOWN = "takedown"
-    """Its author or the law required it."""
-    PRIVACY = "privacy"
-    """It identifies a person."""
+    ERRATUM = "erratum"  # It is wrong
+    TAKEDOWN = "takedown"  # Its author or the law required it
+    PRIVACY = "privacy"  # It identifies a person
 
 
 def _check_storable(text: str) -> str:
@@ -67,15 +64,13 @@ class Erratum(_Frozen):
     issued_at: AwareDatetime
     kind: WithdrawalKind
     case_id: Id
-    criterion_id: Id | None
-    """None: the whole case."""
+    criterion_id: Id | None  # None: the whole case
     reason: Reason
     revision: Annotated[int, Field(ge=1)] | None
     """Of a criterion: the latest frozen revision of its case that holds it under this id; None for a case."""
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
     """The frozen snapshots that hold it, oldest first."""
-    fixed_in: Version | None
-    """The first frozen snapshot after these; None while there is none."""
+    fixed_in: Version | None  # The first frozen snapshot after these; None while there is none
 
     @field_serializer("issued_at", when_used="json")
     def _format_moment(self, moment: datetime) -> str:
@@ -99,8 +94,7 @@ class Errata(_Frozen):
 
     format: Literal["medlive-errata"] = "medlive-errata"
     format_version: Literal[1] = 1
-    entries: tuple[Erratum, ...] = ()
-    """In the order of their numbers."""
+    entries: tuple[Erratum, ...] = ()  # In the order of their numbers
 
     @model_validator(mode="after")
     def _check_order(self) -> Self:

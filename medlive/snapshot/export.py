@@ -29,12 +29,9 @@ class ExportFormat(StrEnum):
 
     LIVEMEDBENCH = "livemedbench"
     """One JSON list, as LiveMedBench's scripts and `medlive eval run --cases` read it."""
-    JSONL = "jsonl"
-    """A case a line, its criteria nested."""
-    CSV = "csv"
-    """A case a row for spreadsheets, its criteria as JSON in the last column."""
-    PARQUET = "parquet"
-    """A case a row, its criteria as a list of structs."""
+    JSONL = "jsonl"  # A case a line, its criteria nested
+    CSV = "csv"  # A case a row for spreadsheets, its criteria as JSON in the last column
+    PARQUET = "parquet"  # A case a row, its criteria as a list of structs
 
 
 SUFFIXES: Final[Mapping[str, ExportFormat]] = {
@@ -54,10 +51,8 @@ class Exported:
     format: ExportFormat
     cases: int
     criteria: int
-    digest: str
-    """Of the file."""
-    source: str
-    """The digest of the whole snapshot that it is a part of."""
+    digest: str  # Of the file
+    source: str  # The digest of the whole snapshot that it is a part of
 
 
 def export_slice(snapshot: Snapshot, out: Path, form: ExportFormat) -> Exported:

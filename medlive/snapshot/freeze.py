@@ -77,12 +77,9 @@ class FrozenSnapshot:
 
     path: Path
     manifest: Manifest
-    digest: str
-    """`sha256:` over SHA256SUMS: the identity of the folder."""
-    signature: str | None
-    """The text of SHA256SUMS.minisig."""
-    unchanged: bool
-    """Whether the folder existed with the same bytes."""
+    digest: str  # `sha256:` over SHA256SUMS: the identity of the folder
+    signature: str | None  # The text of SHA256SUMS.minisig
+    unchanged: bool  # Whether the folder existed with the same bytes
 
 
 def write_snapshot(

@@ -41,11 +41,9 @@ class Snapshot:
 
     path: Path
     manifest: Manifest = field(repr=False)
-    digest: str
-    """`sha256:` and the digest of SHA256SUMS, which identifies the whole folder."""
+    digest: str  # `sha256:` and the digest of SHA256SUMS, which identifies the whole folder
     verified: bool = False
-    keep: tuple[Keep, ...] = ()
-    """The tests of `filter` and `where`; empty for the whole snapshot."""
+    keep: tuple[Keep, ...] = ()  # The tests of `filter` and `where`; empty for the whole snapshot
     _files: Mapping[str, tuple[int, ...]] = field(default_factory=dict, repr=False)
     """File → what its status was when the snapshot was opened."""
 

@@ -35,8 +35,7 @@ class EngineUse(_Frozen):
     """Which engine and model did a role's work."""
 
     role: str
-    engine: str
-    """"rules" or "openai"."""
+    engine: str  # "rules" or "openai"
     model: str
 
 
@@ -45,8 +44,7 @@ class EvidenceUse(_Frozen):
 
     retriever: str
     index_digest: str
-    corpora: dict[str, str]
-    """Corpus name → corpus digest."""
+    corpora: dict[str, str]  # Corpus name → corpus digest
     passages: Count
 
 
@@ -55,10 +53,8 @@ class Provenance(_Frozen):
 
     code_version: str
     engines: tuple[EngineUse, ...]
-    prompts: dict[str, Digest]
-    """Task name → prompt digest."""
-    evidence: tuple[EvidenceUse, ...]
-    """One entry for each index that a case of this snapshot was judged by."""
+    prompts: dict[str, Digest]  # Task name → prompt digest
+    evidence: tuple[EvidenceUse, ...]  # One entry for each index that a case of this snapshot was judged by
     thresholds: dict[str, bool | int | float | str]
 
 
@@ -74,10 +70,8 @@ class Counts(_Frozen):
     by_axis: dict[str, Count]
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
-    criteria_per_case: dict[str, Count]
-    """Number of criteria → how many cases have as many."""
-    held: Count
-    """Held-out cases, of which the snapshot holds commitments only; in no other count."""
+    criteria_per_case: dict[str, Count]  # Number of criteria → how many cases have as many
+    held: Count  # Held-out cases, of which the snapshot holds commitments only; in no other count
 
 
 class Tally:
@@ -110,8 +104,7 @@ class Ancestor(_Frozen):
     """A snapshot that this one continues."""
 
     version: Version
-    digest: Digest
-    """Of its SHA256SUMS: the identity of its whole folder."""
+    digest: Digest  # Of its SHA256SUMS: the identity of its whole folder
 
 
 class Signing(_Frozen):
@@ -131,23 +124,17 @@ class Manifest(_Frozen):
     version: Version
     created_at: AwareDatetime
     parent: Version | None
-    parent_digest: Digest | None
-    """Of the parent's SHA256SUMS."""
-    lineage: tuple[Ancestor, ...]
-    """Every ancestor, the oldest first; the last is the parent."""
-    signing: Signing | None
-    """None: the release was made without a key, and nothing proves where it came from."""
+    parent_digest: Digest | None  # Of the parent's SHA256SUMS
+    lineage: tuple[Ancestor, ...]  # Every ancestor, the oldest first; the last is the parent
+    signing: Signing | None  # None: the release was made without a key, and nothing proves where it came from
     publishable: bool
-    why_not: tuple[str, ...]
-    """Why it may not be published; empty exactly when it may."""
+    why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
-    canary: Guid
-    """A text that holds this GUID was copied from the snapshot."""
-    files: dict[str, FileEntry]
-    """Every file of the folder but this one, SHA256SUMS and its signature."""
+    canary: Guid  # A text that holds this GUID was copied from the snapshot
+    files: dict[str, FileEntry]  # Every file of the folder but this one, SHA256SUMS and its signature
 
     @property
     def ancestry(self) -> dict[str, str]:
@@ -163,16 +150,12 @@ class Manifest(_Frozen):
 class SnapshotMeta:
     """What a snapshot states besides its rows; the same values give the same bytes."""
 
-    version: str
-    """An ISO week, `2026.W47`."""
-    created_at: datetime
-    """With a time zone; stored to the second."""
+    version: str  # An ISO week, `2026.W47`
+    created_at: datetime  # With a time zone; stored to the second
     provenance: Provenance
-    lineage: tuple[Ancestor, ...] = ()
-    """Its ancestors, oldest first; the last is the parent."""
+    lineage: tuple[Ancestor, ...] = ()  # Its ancestors, oldest first; the last is the parent
     signing: Signing | None = None
-    why_not: tuple[str, ...] = ()
-    """Why it may not be published (see `gates.release_hits`); empty when it may."""
+    why_not: tuple[str, ...] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
 
     @property
     def parent(self) -> str | None:

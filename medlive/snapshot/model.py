@@ -33,17 +33,13 @@ def week_end(version: str) -> date | None:
 class SnapshotCriterion:
     """One criterion of a frozen case."""
 
-    criterion_id: str
-    """Unique in the snapshot."""
+    criterion_id: str  # Unique in the snapshot
     case_id: str
     revision: int
-    position: int
-    """From 1, in the order of the rubric."""
+    position: int  # From 1, in the order of the rubric
     criterion: str
-    axis: str
-    """One of `medlive.rubric.model.Axis`."""
-    points: int
-    """In [-10, 10], never 0."""
+    axis: str  # One of `medlive.rubric.model.Axis`
+    points: int  # In [-10, 10], never 0
 
     def row(self) -> dict[str, Any]:
         """The criterion as a row of `data/criteria.jsonl`, without the canary."""
@@ -56,20 +52,16 @@ class SnapshotCase:
 
     case_id: str
     revision: int
-    first_release: str
-    """The version that first held this case."""
-    language: str
-    """"en" or "zh"."""
+    first_release: str  # The version that first held this case
+    language: str  # "en" or "zh"
     source: str
-    posted_at: date
-    """The day, in UTC: an hour would only help to find the thread. A datetime is cut to its day."""
+    posted_at: date  # The day, in UTC: an hour would only help to find the thread. A datetime is cut to its day.
     specialty: str
     theme: str
     narrative: str
     query: str
     advice: str
-    criteria: tuple[SnapshotCriterion, ...] = field(default=())
-    """In the order of their positions."""
+    criteria: tuple[SnapshotCriterion, ...] = field(default=())  # In the order of their positions
 
     def __post_init__(self) -> None:
         if isinstance(self.posted_at, datetime):

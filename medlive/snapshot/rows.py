@@ -71,8 +71,7 @@ class RowReader:
 class CaseRows(NamedTuple):
     """A case's row with the rows of its criteria."""
 
-    number: int
-    """The line of the case, from 1."""
+    number: int  # The line of the case, from 1
     row: Row
     criteria: list[Row]
 

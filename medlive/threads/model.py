@@ -25,15 +25,12 @@ class Message:
     """One message. Its id is its place in the thread: `m0` is the opening."""
 
     id: str
-    author: str
-    """A keyed hash of the handle, or a role word; never a name."""
+    author: str  # A keyed hash of the handle, or a role word; never a name
     role: Role
-    verified: bool
-    """True only where the community itself shows the author as a verified physician."""
+    verified: bool  # True only where the community itself shows the author as a verified physician
     text: str
     posted_at: datetime | None = None
-    media: tuple[str, ...] = ()
-    """What the message shows besides text: "image", "video", "audio", "file"."""
+    media: tuple[str, ...] = ()  # What the message shows besides text: "image", "video", "audio", "file"
     verified_by: str | None = None
     """The words by which the community shows a verified author, such as "Attending Physician"; never a name.
 
@@ -51,15 +48,12 @@ class Thread:
     """A discussion thread T = (m_1, …, m_k) of a source (LiveMedBench §3.2)."""
 
     source: str
-    thread_id: str
-    """The source's own id, unique within it."""
+    thread_id: str  # The source's own id, unique within it
     url: str
     title: str
-    language: str | None
-    """"en", "zh", or None where the source does not say; filters decide for themselves."""
+    language: str | None  # "en", "zh", or None where the source does not say; filters decide for themselves
     tags: tuple[str, ...]
-    posted_at: datetime | None
-    """None when unknown, which is a state of its own and no date."""
+    posted_at: datetime | None  # None when unknown, which is a state of its own and no date
     messages: tuple[Message, ...] = field(default=())
 
     def message(self, message_id: str) -> Message | None:

@@ -45,20 +45,16 @@ class Match(NamedTuple):
     """An earlier text that a text duplicates."""
 
     key: str
-    similarity: float
-    """Exact Jaccard similarity of the shingle sets, 0 to 1."""
-    exact: bool
-    """Whether the folded texts are equal."""
+    similarity: float  # Exact Jaccard similarity of the shingle sets, 0 to 1
+    exact: bool  # Whether the folded texts are equal
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Sketch:
     """The features of a text that are compared."""
 
-    digest: str
-    """The digest of the folded text."""
-    shingles: Shingles
-    """Sorted, distinct; empty for a text without words."""
+    digest: str  # The digest of the folded text
+    shingles: Shingles  # Sorted, distinct; empty for a text without words
     bands: tuple[int, ...]
     """Signed 64-bit keys: one of the whole folded text, then one a band; none for a text without shingles.
 

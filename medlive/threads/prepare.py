@@ -14,8 +14,7 @@ _HAN: Final = re.compile(r"[\u3400-\u4dbf\u4e00-\u9fff]")
 class FoundIdentifier(NamedTuple):
     """The place of an identifier in a thread: offsets into the original text, never the words."""
 
-    message: int | None
-    """The number of the message, from 0; None for the title."""
+    message: int | None  # The number of the message, from 0; None for the title
     kind: IdentifierKind
     start: int
     end: int

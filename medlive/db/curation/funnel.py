@@ -58,12 +58,9 @@ async def filter_verdicts_of(session: AsyncSession, revision_pk: int) -> Sequenc
 class FunnelRow:
     """How many threads stand at one place."""
 
-    stage: str
-    """filters, screener, validator, controller, rubric or case."""
-    outcome: str
-    """pending, rejected, failed, held, kept or withdrawn."""
-    reason: str | None
-    """The reason, for filters the failing rule's; None where there is none."""
+    stage: str  # filters, screener, validator, controller, rubric or case
+    outcome: str  # pending, rejected, failed, held, kept or withdrawn
+    reason: str | None  # The reason, for filters the failing rule's; None where there is none
     count: int
 
 

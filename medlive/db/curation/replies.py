@@ -59,16 +59,13 @@ class PostgresReplyStore:
 class Cost:
     """What stored replies of one task, one stage or all cost, those that were paid for and never used included."""
 
-    name: str
-    """`<stage>.<what>`, the stage alone, or "all"."""
+    name: str  # `<stage>.<what>`, the stage alone, or "all"
     replies: int
     input_tokens: int
     cached_tokens: int
     output_tokens: int
-    unpriced: int
-    """Replies whose price is unknown."""
-    known_usd: float
-    """What the others cost."""
+    unpriced: int  # Replies whose price is unknown
+    known_usd: float  # What the others cost
     latency_p50_ms: float
     latency_p95_ms: float
 
@@ -87,20 +84,15 @@ class Cost:
 class Answers:
     """How one stage's calls ended. `calls` are those with a reply that was not replayed."""
 
-    name: str
-    """The stage, or "all"."""
+    name: str  # The stage, or "all"
     calls: int
-    repairs: int
-    """Second attempts among them."""
+    repairs: int  # Second attempts among them
     invalid: int
     refused: int
     truncated: int
-    unavailable: int
-    """Calls that no endpoint answered; not among `calls`."""
-    over_budget: int
-    """Calls that were not made; not among `calls`."""
-    replayed: int
-    """Calls that a stored reply answered; not among `calls`."""
+    unavailable: int  # Calls that no endpoint answered; not among `calls`
+    over_budget: int  # Calls that were not made; not among `calls`
+    replayed: int  # Calls that a stored reply answered; not among `calls`
 
     def share(self, count: int) -> float | None:
         """A count's share of the calls; None when there were none."""
@@ -115,10 +107,8 @@ class Costs:
     stages: tuple[Cost, ...]
     total: Cost
     answers: tuple[Answers, ...]
-    curated: int
-    """Threads that an attempt asked engines about."""
-    kept: int
-    """Of these, threads that an attempt kept."""
+    curated: int  # Threads that an attempt asked engines about
+    kept: int  # Of these, threads that an attempt kept
 
 
 _COSTS = text("""

@@ -60,15 +60,13 @@ class Dispute:
 
     number: int
     case_id: str
-    criterion_id: str | None
-    """Within its case (`c3`); None: the whole case."""
+    criterion_id: str | None  # Within its case (`c3`); None: the whole case
     reason: str
     opened_by: str | None
     opened_at: datetime
     closed_at: datetime | None
     closed_by: str | None
-    resolution: str | None
-    """None while it is open."""
+    resolution: str | None  # None while it is open
 
 
 async def list_held(

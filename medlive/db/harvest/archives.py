@@ -27,10 +27,8 @@ class Archive:
     archive_id: int
     source: str
     iso_week: str
-    path: str
-    """Below the archive's folder."""
-    bytes: int
-    """How much of it is committed."""
+    path: str  # Below the archive's folder
+    bytes: int  # How much of it is committed
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,8 +39,7 @@ class KeptFetch:
     kind: PageKind
     thread_id: str | None
     place: Place
-    digest: str | None
-    """Of the body that was fetched."""
+    digest: str | None  # Of the body that was fetched
 
 
 async def start_archive(session: AsyncSession, run_id: int, path: str, size: int) -> int:

@@ -37,10 +37,8 @@ class KeptPage:
     fetch_id: int
     url: str
     page_number: int
-    path: str | None
-    """The WARC file below the archive's folder; None: the bytes are gone."""
-    place: Place
-    """In the file."""
+    path: str | None  # The WARC file below the archive's folder; None: the bytes are gone
+    place: Place  # In the file
     etag: str | None
     last_modified: str | None
 
@@ -50,16 +48,12 @@ class Reading:
     """The latest complete attempt to read a thread, and its state in the frontier."""
 
     thread_id: str
-    pages: tuple[KeptPage, ...]
-    """From its first; empty while the thread waits for its first reading."""
-    state: FrontierState | None
-    """None: no list shows it."""
+    pages: tuple[KeptPage, ...]  # From its first; empty while the thread waits for its first reading
+    state: FrontierState | None  # None: no list shows it
     reason: str | None
     run_id: int | None
-    fields: Mapping[str, Any] | None
-    """What its last reading had."""
-    stored: bool
-    """Whether it has become a thread."""
+    fields: Mapping[str, Any] | None  # What its last reading had
+    stored: bool  # Whether it has become a thread
 
 
 async def save_pages(

@@ -32,8 +32,7 @@ class Settled:
     etag: str | None = None
     last_modified: str | None = None
     page_count: int | None = None
-    posted_at: datetime | None = None
-    """When it was opened, as its own page says."""
+    posted_at: datetime | None = None  # When it was opened, as its own page says
     fields: Mapping[str, Any] | None = None
 
 

@@ -57,8 +57,7 @@ class SourceInfo:
     kind: SourceKind
     quarantined_at: datetime | None
     quarantine_reason: str | None
-    last_run: str | None
-    """The ISO week of its latest harvest; None when it was never harvested."""
+    last_run: str | None  # The ISO week of its latest harvest; None when it was never harvested
     last_outcome: RunOutcome | None
 
 
@@ -67,8 +66,7 @@ class StartedRun:
     """A run of this week that is now this process's."""
 
     run_id: int
-    start: int
-    """How often it was begun or taken up again, from 1."""
+    start: int  # How often it was begun or taken up again, from 1
     started_at: datetime
 
 

@@ -56,8 +56,7 @@ class Numbers(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     cases: int
-    criteria: int
-    """Of the cases that are shown."""
+    criteria: int  # Of the cases that are shown
     held: int
     revealed: int = 0
     dropped: int = 0
@@ -73,8 +72,7 @@ class FixedMeta(BaseModel):
     provenance: Provenance
     why_not: tuple[str, ...]
     numbers: Numbers
-    hold_out: float
-    """The share that was asked for."""
+    hold_out: float  # The share that was asked for
     gates_digest: str
 
 

@@ -34,14 +34,11 @@ class Withdrawal:
     number: int
     case_id: str
     revision: int
-    criterion_id: str | None
-    """Within its case (`c3`); None: the whole case."""
+    criterion_id: str | None  # Within its case (`c3`); None: the whole case
     criterion_digest: str | None
-    new_revision: int | None
-    """The revision without the criterion; None where none had to be made."""
+    new_revision: int | None  # The revision without the criterion; None where none had to be made
     kind: WithdrawalKind
-    reason: str
-    """Public."""
+    reason: str  # Public
     withdrawn_by: str | None
     withdrawn_at: datetime
 

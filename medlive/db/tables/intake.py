@@ -24,8 +24,7 @@ class RunOutcome(StrEnum):
 
     RUNNING = "running"
     DONE = "done"
-    PARTIAL = "partial"
-    """It stopped where it was told to, before its end."""
+    PARTIAL = "partial"  # It stopped where it was told to, before its end
     FAILED = "failed"
 
 
@@ -215,8 +214,7 @@ class FrontierState(StrEnum):
     SKIPPED = "skipped"
     FAILED = "failed"
     GONE = "gone"
-    KNOWN = "known"
-    """The run is repeated, and no list has shown it since."""
+    KNOWN = "known"  # The run is repeated, and no list has shown it since
 
 
 class FrontierRow(Base):

@@ -27,10 +27,8 @@ class CaseStatus(StrEnum):
     """Whether a case may enter the next snapshot."""
 
     READY = "ready"
-    HELD = "held"
-    """Waits for a person."""
-    REJECTED = "rejected"
-    """A person rejected it while it was held."""
+    HELD = "held"  # Waits for a person
+    REJECTED = "rejected"  # A person rejected it while it was held
     WITHDRAWN = "withdrawn"
 
 

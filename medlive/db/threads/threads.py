@@ -37,8 +37,7 @@ class StoredThread:
     thread_pk: int
     revision_pk: int
     thread: Thread
-    posted_at_assumed: bool
-    """Whether the thread's `posted_at` was given for want of a date."""
+    posted_at_assumed: bool  # Whether the thread's `posted_at` was given for want of a date
 
 
 @dataclass(frozen=True, slots=True)

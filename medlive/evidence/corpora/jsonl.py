@@ -41,8 +41,7 @@ class Row(BaseModel):
 
 class _Passage(Row):
     text: str | None = Field(None, validation_alias=AliasChoices("text", "content"))
-    contents: str | None = None
-    """MedRAG's title and content in one."""
+    contents: str | None = None  # MedRAG's title and content in one
     section: Text = ""
     language: str | None = None
     licence: str | None = Field(None, validation_alias=AliasChoices("licence", "license"))

@@ -23,21 +23,14 @@ class Problem:
 class ReadLog:
     """The account of one reading of a corpus; every member ends in one of its counts or in a passage."""
 
-    problems: list[Problem] = field(default_factory=list)
-    """The first `MAX_PROBLEMS_KEPT` problems."""
+    problems: list[Problem] = field(default_factory=list)  # The first `MAX_PROBLEMS_KEPT` problems
     problem_count: int = 0
-    documents: int = 0
-    """Documents that gave at least one passage."""
-    boilerplate: int = 0
-    """Pieces left out because they hold navigation, link lists or nothing readable."""
-    empty: int = 0
-    """Documents that the source itself published without text."""
-    superseded: int = 0
-    """Records that a later version or file of the source replaced or deleted."""
-    retracted: int = 0
-    """Documents that were retracted or withdrawn, and the notices that say so; none is evidence."""
-    questioned: int = 0
-    """Documents under an expression of concern, and the notices that say so; none is evidence."""
+    documents: int = 0  # Documents that gave at least one passage
+    boilerplate: int = 0  # Pieces left out because they hold navigation, link lists or nothing readable
+    empty: int = 0  # Documents that the source itself published without text
+    superseded: int = 0  # Records that a later version or file of the source replaced or deleted
+    retracted: int = 0  # Documents that were retracted or withdrawn, and the notices that say so; none is evidence
+    questioned: int = 0  # Documents under an expression of concern, and the notices that say so; none is evidence
 
     def problem(self, member: str, cause: str) -> None:
         """Count a problem, and keep it while there is room."""
@@ -55,20 +48,17 @@ class Reader:
     """
 
     kind: str
-    about: str
-    """One line for people who choose a kind."""
+    about: str  # One line for people who choose a kind
     sniff: Callable[[Path], bool]
     documents: Callable[[Path, ReadLog], Iterator[Document]]
-    licence: str
-    """The licence of the kind's published data; "unstated" where the kind does not settle it."""
+    licence: str  # The licence of the kind's published data; "unstated" where the kind does not settle it
 
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """A named source of evidence on disk; reading it twice gives the same passages."""
 
-    name: str
-    """Letters, digits, `-`, `_` and `.`; the first part of every passage id."""
+    name: str  # Letters, digits, `-`, `_` and `.`; the first part of every passage id
     path: Path
     reader: Reader
     licence: str

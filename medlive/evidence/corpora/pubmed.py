@@ -92,12 +92,9 @@ class _Valid:
 
     numbers: NDArray[np.uint32] = field(default_factory=lambda: np.zeros(10**8, dtype=np.uint32))
     """By PMID; the system gives memory only to the pages that are written."""
-    versions: dict[int, int] = field(default_factory=dict)
-    """Only of articles whose version is not 1."""
-    retracted: set[int] = field(default_factory=set)
-    """Named by a notice of retraction."""
-    concerns: set[int] = field(default_factory=set)
-    """Named by an expression of concern."""
+    versions: dict[int, int] = field(default_factory=dict)  # Only of articles whose version is not 1
+    retracted: set[int] = field(default_factory=set)  # Named by a notice of retraction
+    concerns: set[int] = field(default_factory=set)  # Named by an expression of concern
     count: int = 0
 
     def take(self, records: Iterator[Frame]) -> None:

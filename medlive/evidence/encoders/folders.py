@@ -76,18 +76,12 @@ _REVISIONS = {
 class EncoderSettings:
     """Where models are looked for and how they are run."""
 
-    home: Path
-    """MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there."""
-    models: Path | None = None
-    """A folder that holds one folder per model, looked into first."""
-    backend: Literal["auto", "torch", "onnx", "int8"] = "auto"
-    """"auto" is torch; "int8" changes the vectors."""
-    device: str = "cpu"
-    """Of the torch backend: "cpu", "cuda", "cuda:1"."""
-    batch: int = 16
-    """Texts encoded at once."""
-    threads: int | None = None
-    """Of the CPU; None: the library's choice."""
+    home: Path  # MEDLIVE_HOME: `models/<name>` under it is looked into, and what is exported is kept there
+    models: Path | None = None  # A folder that holds one folder per model, looked into first
+    backend: Literal["auto", "torch", "onnx", "int8"] = "auto"  # "auto" is torch; "int8" changes the vectors
+    device: str = "cpu"  # Of the torch backend: "cpu", "cuda", "cuda:1"
+    batch: int = 16  # Texts encoded at once
+    threads: int | None = None  # Of the CPU; None: the library's choice
     environment: Mapping[str, str] = field(default_factory=lambda: os.environ)
     """Where HF_HOME and its kin are read from."""
 
@@ -109,8 +103,7 @@ class ModelFolder:
     folder: Path
     weights: Path
     dimension: int
-    positions: int
-    """The longest input, in tokens."""
+    positions: int  # The longest input, in tokens
 
     @cached_property
     def digest(self) -> str:
@@ -130,8 +123,7 @@ class Place:
     origin: Origin
     folder: Path
     state: Literal["absent", "unusable", "complete"]
-    problem: str | None = None
-    """Why it cannot be used, in a sentence."""
+    problem: str | None = None  # Why it cannot be used, in a sentence
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,8 +131,7 @@ class FoundModel:
     """What is known of one needed model."""
 
     role: Role
-    places: tuple[Place, ...]
-    """Every place looked at, in order."""
+    places: tuple[Place, ...]  # Every place looked at, in order
     model: ModelFolder | None
     """Of the first place that is not absent, if it is complete: a damaged one is mended, not passed over."""
 

@@ -49,16 +49,12 @@ BATCH = 200
 class CurationCounts:
     """The counts of a curation run."""
 
-    outcomes: Counter[str] = field(default_factory=Counter)
-    """Outcome → threads."""
-    failures: Counter[str] = field(default_factory=Counter)
-    """Reason → failed threads."""
+    outcomes: Counter[str] = field(default_factory=Counter)  # Outcome → threads
+    failures: Counter[str] = field(default_factory=Counter)  # Reason → failed threads
     calls: int = 0
     replayed: int = 0
-    left: int = 0
-    """Threads not begun because the budget was spent; the next run begins them."""
-    faults: list[str] = field(default_factory=list)
-    """Internal errors, one line each; their threads stay queued."""
+    left: int = 0  # Threads not begun because the budget was spent; the next run begins them
+    faults: list[str] = field(default_factory=list)  # Internal errors, one line each; their threads stay queued
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""

@@ -45,19 +45,13 @@ class HarvestResult:
 
     source: str
     iso_week: str
-    counts: Counter[str] = field(default_factory=Counter)
-    """As `PostgresLedger.counts`."""
+    counts: Counter[str] = field(default_factory=Counter)  # As `PostgresLedger.counts`
     problems: list[HarvestProblem] = field(default_factory=list)
-    failed: str | None = None
-    """Why the source was not read to its end; None if it was, or stopped at the limit."""
-    quarantined: str | None = None
-    """Why the source is or was quarantined."""
-    already_done: bool = False
-    """Whether this week was harvested before; nothing was fetched."""
-    limited: bool = False
-    """Whether it stopped at the limit; the week is not done then."""
-    drift: list[Compared] = field(default_factory=list)
-    """The run's figures beside those of earlier runs."""
+    failed: str | None = None  # Why the source was not read to its end; None if it was, or stopped at the limit
+    quarantined: str | None = None  # Why the source is or was quarantined
+    already_done: bool = False  # Whether this week was harvested before; nothing was fetched
+    limited: bool = False  # Whether it stopped at the limit; the week is not done then
+    drift: list[Compared] = field(default_factory=list)  # The run's figures beside those of earlier runs
 
     @property
     def not_modified_share(self) -> float | None:

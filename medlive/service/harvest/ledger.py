@@ -54,15 +54,11 @@ class PostgresLedger:
     run: harvests.StartedRun
     source: str
     iso_week: str
-    folder: Path
-    """The folder of WARC files."""
-    operator: str | None
-    """The contact named in the run's file."""
-    overlap: timedelta
-    """Lists are read again from this long before the latest activity of earlier runs."""
+    folder: Path  # The folder of WARC files
+    operator: str | None  # The contact named in the run's file
+    overlap: timedelta  # Lists are read again from this long before the latest activity of earlier runs
     fetcher: Fetcher
-    tick: Callable[[int], None] = lambda _: None
-    """Gets the number of threads read."""
+    tick: Callable[[int], None] = lambda _: None  # Gets the number of threads read
     counts: Counter[str] = field(default_factory=Counter)
     """What this start saved: requests, conditional, retried_<reason>, pages, listed, new, revised, unchanged,
     identifiers, and each skip's and problem's name. The run's row has them as well."""

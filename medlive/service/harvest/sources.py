@@ -39,12 +39,9 @@ class SourceHealth:
     """One source that has been harvested."""
 
     info: SourceInfo
-    last_done_at: datetime | None
-    """When a harvest last succeeded; None if never."""
-    last_problem: str | None
-    """Why the latest harvest failed; None if it did not."""
-    week: str | None
-    """The ISO week of `figures`; None without any."""
+    last_done_at: datetime | None  # When a harvest last succeeded; None if never
+    last_problem: str | None  # Why the latest harvest failed; None if it did not
+    week: str | None  # The ISO week of `figures`; None without any
     figures: tuple[Compared, ...]
     stale: bool
 

@@ -34,15 +34,12 @@ class RebuildResult:
     version: str
     folder: Path
     folder_exists: bool
-    expected: str
-    """The digest of SHA256SUMS when it was frozen; `got`: as rebuilt."""
+    expected: str  # The digest of SHA256SUMS when it was frozen; `got`: as rebuilt
     got: str
     differing: tuple[str, ...]
     """Files of the folder that differ from the rebuilt ones; all of them where the folder is missing."""
-    writers: tuple[str, str] | None
-    """(then, now) where the library that writes parquet has changed; else None."""
-    out: Path | None
-    """The rebuilt folder, if it is kept."""
+    writers: tuple[str, str] | None  # (then, now) where the library that writes parquet has changed; else None
+    out: Path | None  # The rebuilt folder, if it is kept
 
     @property
     def identical(self) -> bool:

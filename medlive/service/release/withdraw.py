@@ -30,8 +30,7 @@ class WithdrawResult:
     withdrawal: withdrawals.Withdrawal
     already: bool
     snapshots: tuple[str, ...]
-    errata: Path | None
-    """None in a dry run."""
+    errata: Path | None  # None in a dry run
     signed: bool
 
 

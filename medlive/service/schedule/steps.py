@@ -38,33 +38,24 @@ _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 class StepStatus(StrEnum):
     """The status of a step at a moment."""
 
-    DONE = "done"
-    """Done for its slot, or not due before its first slot."""
+    DONE = "done"  # Done for its slot, or not due before its first slot
     DUE = "due"
-    RETRY = "retry"
-    """Failed for its slot, and waiting for the next attempt."""
-    BLOCKED = "blocked"
-    """Due, but a person must remove an obstacle first."""
+    RETRY = "retry"  # Failed for its slot, and waiting for the next attempt
+    BLOCKED = "blocked"  # Due, but a person must remove an obstacle first
 
 
 @dataclass(frozen=True, slots=True)
 class StepState:
     """One step at a moment: the ISO week it is run for, its status and its next time."""
 
-    name: str
-    """ "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too."""
+    name: str  #  "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too
     week: str
-    slot: datetime
-    """Its latest weekly time before the moment."""
+    slot: datetime  # Its latest weekly time before the moment
     status: StepStatus
-    why: str | None
-    """Why it is blocked."""
-    retry_at: datetime | None
-    """When a failed step is tried again."""
-    next_at: datetime
-    """Its slot while it is not done, else its next weekly time."""
-    overdue: bool
-    """Whether it is not done a day after its time; never on an instance without harvests."""
+    why: str | None  # Why it is blocked
+    retry_at: datetime | None  # When a failed step is tried again
+    next_at: datetime  # Its slot while it is not done, else its next weekly time
+    overdue: bool  # Whether it is not done a day after its time; never on an instance without harvests
     latest: runs.Run | None
 
     @property
@@ -181,15 +172,11 @@ def _retry_time(attempt: runs.Run | None, week: str) -> datetime | None:
 class _StepRecord:
     """The stored history of a step."""
 
-    done_week: str | None
-    """The latest week it was done for."""
-    expected: bool
-    """Whether it is to be run at all."""
+    done_week: str | None  # The latest week it was done for
+    expected: bool  # Whether it is to be run at all
     latest: runs.Run | None
-    since: datetime | None
-    """Delays count from the first harvest; None where only files are imported."""
-    reopened: bool = False
-    """Whether a harvest has ended since, whose threads it should process."""
+    since: datetime | None  # Delays count from the first harvest; None where only files are imported
+    reopened: bool = False  # Whether a harvest has ended since, whose threads it should process
 
     def is_done(self, week: str) -> bool:
         return not self.reopened and self.done_week is not None and self.done_week >= week

@@ -38,10 +38,8 @@ class Release:
     """A version that is published completely."""
 
     manifest: Manifest
-    sums: FileEntry
-    """SHA256SUMS itself: its digest is the release's."""
-    others: Mapping[str, FileEntry]
-    """manifest.json and, where the release is signed, the signature."""
+    sums: FileEntry  # SHA256SUMS itself: its digest is the release's
+    others: Mapping[str, FileEntry]  # manifest.json and, where the release is signed, the signature
 
     @property
     def version(self) -> str:
@@ -78,8 +76,7 @@ class Release:
 class Place:
     """Where readers find the published files."""
 
-    base_url: str | None = None
-    """With or without a last `/`; None: links are relative to the root of the place."""
+    base_url: str | None = None  # With or without a last `/`; None: links are relative to the root of the place
     authority: str | None = None
     """The domain that entry ids are made from (RFC 4151); None: ids come from the versions' digests."""
 
@@ -133,8 +130,7 @@ class _Entry:
     summary: str
     link: str
     link_type: str
-    enclosures: Sequence[tuple[str, str, str, int]] = ()
-    """Name, media type, address and bytes."""
+    enclosures: Sequence[tuple[str, str, str, int]] = ()  # Name, media type, address and bytes
 
 
 def feed_xml(releases: Sequence[Release], place: Place, errata: Errata | None) -> bytes:

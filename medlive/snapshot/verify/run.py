@@ -380,10 +380,8 @@ class VerificationReport:
 
     path: Path
     steps: tuple[StepResult, ...]
-    manifest: Manifest | None
-    """None if it could not be read."""
-    trust: Trust
-    """What the signature proves."""
+    manifest: Manifest | None  # None if it could not be read
+    trust: Trust  # What the signature proves
 
     @property
     def ok(self) -> bool:

@@ -40,10 +40,8 @@ class Scan:
     canary: Faults = field(default_factory=Faults)
     leaks: Faults = field(default_factory=Faults)
     tally: Tally = field(default_factory=Tally)
-    seen: set[str] = field(default_factory=set)
-    """The ids of the cases."""
-    livemedbench: str = ""
-    """The sha256 of `livemedbench.json` as these rows imply it."""
+    seen: set[str] = field(default_factory=set)  # The ids of the cases
+    livemedbench: str = ""  # The sha256 of `livemedbench.json` as these rows imply it
 
     def run(self, root: Path) -> None:
         """Read cases and criteria side by side; faults are collected and nothing is raised."""

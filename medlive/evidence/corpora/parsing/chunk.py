@@ -50,16 +50,13 @@ class Section:
 class Document:
     """A source document before it is cut."""
 
-    id: str
-    """Unique within its corpus and stable across readings."""
+    id: str  # Unique within its corpus and stable across readings
     title: str
     sections: tuple[Section, ...]
-    language: str | None = None
-    """None: tell by script."""
+    language: str | None = None  # None: tell by script
     published: date | None = None
     url: str = ""
-    licence: str | None = None
-    """None: the corpus's licence."""
+    licence: str | None = None  # None: the corpus's licence
     continuous: bool = False
     """True when sections continue one another (an abstract), so that short ones may share a passage."""
 

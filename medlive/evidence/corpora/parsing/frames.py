@@ -33,10 +33,8 @@ class Unreadable(ValueError):
 class Frame:
     """One record as it stands in the file, or the place where one was lost."""
 
-    kind: str
-    """The element's name; empty for damage."""
-    line: int
-    """Of its first byte, from 1."""
+    kind: str  # The element's name; empty for damage
+    line: int  # Of its first byte, from 1
     data: bytes
     damage: str = ""
 
