@@ -225,10 +225,7 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
         return []
     shown, found = neutralise(answer), list[dict[str, Any]]()
     for text in dict.fromkeys((shown, shown.replace('\\"', '"'), shown.translate(_STRAIGHT))):
-        braces = [match.start() for match in re.finditer("{", text)]
-        names = islice(re.finditer(f'"{key}"', text), _MOST_NAMES)
-        ends = [bisect(braces, name.start()) for name in names]
-        for brace in sorted({one for end in ends for one in braces[max(0, end - _MOST_BRACES) : end]}):
+        for brace in _braces_before(text, f'"{key}"'):
             try:
                 value, _ = _PLAIN.raw_decode(text[brace : brace + _MOST_PLANTED])
             except (ValueError, RecursionError):
@@ -236,6 +233,13 @@ def planted_objects(answer: str, key: str) -> list[dict[str, Any]]:
             if key in value:
                 found.append(value)
     return found
+
+
+def _braces_before(text: str, name: str) -> list[int]:
+    """The places of the last braces before a name, wherever it stands."""
+    braces = [match.start() for match in re.finditer("{", text)]
+    ends = [bisect(braces, match.start()) for match in islice(re.finditer(name, text), _MOST_NAMES)]
+    return sorted({brace for end in ends for brace in braces[max(0, end - _MOST_BRACES) : end]})
 
 
 def doubt(text: str, key: str, value: object, reasoning: str, answer: str) -> str | None:

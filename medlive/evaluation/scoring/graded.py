@@ -129,23 +129,30 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     }
     # Most verdicts rather than last: a run that was interrupted or failed must not displace a complete one.
     chosen = fullest(counts)
-    if len(candidates) > 1:
+    notes += _judge_notes(judges, counts, chosen)
+    log, last = judges[chosen], judges[chosen].last
+    grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
+    grades = _GradeBook(run, answers, chosen)
+    return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
+
+
+def _judge_notes(judges: Mapping[str, _JudgeLog], counts: Mapping[str, int], chosen: str) -> list[str]:
+    """Why this judge was chosen, where there were several, and whether it contradicts itself."""
+    log, notes = judges[chosen], list[str]()
+    if len(counts) > 1:
         tied = list(counts.values()).count(counts[chosen]) > 1
         why = "wrote last of those with the most" if tied else "has the most"
         others = "; ".join(f"{judges[one].name}: {n} verdicts" for one, n in counts.items() if one != chosen)
         notes.append(
-            f"graded by {len(judges)} judges; scored is the one that {why}, {judges[chosen].name}: "
+            f"graded by {len(judges)} judges; scored is the one that {why}, {log.name}: "
             f"{counts[chosen]} verdicts on the current answers and criteria; not {others} (--judge chooses)"
         )
-    log, last = judges[chosen], judges[chosen].last
     if log.contradicted:
         notes.append(
             f"{GRADES}: {len(log.contradicted)} criteria are met in one verdict and not met in another of "
             "the same judge; the last one counts"
         )
-    grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
-    grades = _GradeBook(run, answers, chosen)
-    return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
+    return notes
 
 
 def fullest(counts: dict[str, int]) -> str:
