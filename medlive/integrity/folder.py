@@ -26,6 +26,7 @@ SIGNATURE_COMMENT: Final = "signature of a medlive snapshot"
 FOLDERS: Final = ("data", "figures")
 """The folders in a snapshot's folder."""
 
+MAX_FILE: Final = 16 * 1024**3  # Longer files are not read: a sparse file may have any length
 MAX_FILES: Final = 1_000
 MAX_LINE: Final = 16 * 1024 * 1024
 """Reading stops at a longer line, so that a hostile file cannot fill the memory."""
@@ -96,7 +97,9 @@ def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Fi
         found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, MAX_FILES + 1))
     for entry, status in found:
         name, mode = prefix + entry, status.st_mode
-        if stat.S_ISREG(mode) and name.isprintable():
+        if stat.S_ISREG(mode) and status.st_size > MAX_FILE:
+            faults.append(Finding(printable(name), f"at most {MAX_FILE} bytes", f"{status.st_size}"))
+        elif stat.S_ISREG(mode) and name.isprintable():
             sizes[name] = status.st_size
         elif not (stat.S_ISDIR(mode) and name in FOLDERS):
             got = f"an entry of mode {stat.filemode(mode)}"

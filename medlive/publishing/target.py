@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from medlive.errors import CheckFailed, DiskFull, UsageError
-from medlive.integrity.folder import sha256
+from medlive.integrity.folder import sha256, sync
 from medlive.integrity.lock import exclusive
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
@@ -171,6 +171,8 @@ class FolderTarget:
                     os.fsync(out.fileno())
                 path.parent.mkdir(parents=True, exist_ok=True)
                 partial.replace(path)
+                # SHA256SUMS comes last: after a power cut, too, what it names is there.
+                sync(path.parent)
             finally:
                 partial.unlink(missing_ok=True)
 

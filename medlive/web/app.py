@@ -6,6 +6,7 @@ Text that came from a community or an engine is only ever shown escaped, and no 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -18,7 +19,7 @@ from medlive.db.release.snapshots import find_snapshot, list_snapshots
 from medlive.db.session import Database, ping
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.integrity.folder import list_files
+from medlive.integrity.folder import list_files, sha256
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.model import week_end
 
@@ -29,7 +30,6 @@ _HEADERS: Final = {
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
 }
-_LASTING: Final = {hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
 _TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
 )
@@ -80,6 +80,9 @@ async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse
 
 async def _finish(request: web.Request, response: web.StreamResponse) -> None:
     response.headers.update(_HEADERS)
+    if isinstance(response, _FrozenFile) and response.status in {200, 206}:
+        # Here, since FileResponse sets an ETag of its own from the file's time.
+        response.headers.update(_lasting(response.digest))
 
 
 async def _health(request: web.Request) -> web.Response:
@@ -115,4 +118,27 @@ async def _file(request: web.Request) -> web.StreamResponse:
     # A name becomes a path only if it is among the existing files.
     if info is None or info.state is not SnapshotState.FROZEN or name not in _files(snapshots, version):
         raise web.HTTPNotFound
-    return web.FileResponse(snapshots / folder_name(version) / name, headers=_LASTING)
+    path = snapshots / folder_name(version) / name
+    stat = path.stat()
+    digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
+    if any(tag.value in (digest, "*") for tag in request.if_none_match or ()):
+        return web.Response(status=304, headers=_lasting(digest))
+    return _FrozenFile(path, digest)
+
+
+class _FrozenFile(web.FileResponse):
+    """A file that never changes, with its SHA-256."""
+
+    def __init__(self, path: Path, digest: str) -> None:
+        super().__init__(path)
+        self.digest = digest
+
+
+def _lasting(digest: str) -> dict[str, str]:
+    return {hdrs.ETAG: f'"{digest}"', hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
+
+
+@lru_cache(maxsize=1024)
+def _digest(path: Path, mtime_ns: int, size: int) -> str:
+    """A file's SHA-256, computed again when the file is another."""
+    return sha256(path)

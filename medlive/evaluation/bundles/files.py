@@ -166,9 +166,14 @@ def _read_archive(data: bytes, faults: Faults) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     try:
         with zipfile.ZipFile(io.BytesIO(data)) as packed:
+            if len(packed.infolist()) > len(_KNOWN):
+                faults.add(".", _ONLY, f"{len(packed.infolist())} entries")
+                return files
             for entry in packed.infolist():
                 if entry.filename not in _KNOWN:
                     faults.add(printable(entry.filename)[:200], _ONLY, "another name")
+                elif entry.filename in files:
+                    faults.add(entry.filename, "one entry with that name", "more")
                 elif entry.compress_type != zipfile.ZIP_STORED:
                     faults.add(entry.filename, "a plain file", "a compressed one")
                 elif entry.file_size <= len(data):

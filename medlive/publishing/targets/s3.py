@@ -79,6 +79,8 @@ class S3Target:
                 if _code(exc) in _MISSING:
                     return RemoteState.ABSENT
                 raise
+        if head["ContentLength"] != item.size:
+            return RemoteState.OTHER
         stated = head.get("ChecksumSHA256", "")
         # A checksum of parts, by another program, is not one of the bytes; some stores keep none.
         if not stated or "-" in stated or head.get("ChecksumType") == "COMPOSITE":

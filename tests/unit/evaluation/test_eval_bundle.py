@@ -168,6 +168,7 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
     squeezed = packed(kind=zipfile.ZIP_DEFLATED)
     with pytest.warns(UserWarning, match="Duplicate name"):
         twice = packed((GRADES, b""))
+    crowd = packed(*((f"{n}.json", b"") for n in range(30)))
     for data, told in (
         (packed(("../escaped", b"x")), "../escaped"),
         (packed(("/etc/escaped", b"x")), "/etc/escaped"),
@@ -176,7 +177,8 @@ def test_an_archive_that_is_made_to_harm_is_refused(room: Room) -> None:
         (packed(("odd\n\u202ename", b"")), "\\u000a"),
         (squeezed, "compressed"),
         (bomb, "compressed"),
-        (twice, "in another form"),
+        (twice, "one entry with that name"),
+        (crowd, "entries"),
         (archive(room.files) + b"more", "in another form"),
         (b"#!/bin/sh\n" + archive(room.files), "in another form"),
         (archive(room.files)[:-30], "zip"),

@@ -170,6 +170,11 @@ def test_files_and_lines_beyond_measure_are_not_read(
 ) -> None:
     path = copied(3)
     with (path / "data/cases.jsonl").open("r+b") as handle:
+        handle.truncate(folder_module.MAX_FILE + 1)
+    report = verify_snapshot(path)
+    assert 2 in failed(report)
+    assert any(f.file == "data/cases.jsonl" and "at most" in f.expected for f in report.findings)
+    with (path / "data/cases.jsonl").open("r+b") as handle:
         handle.truncate(folder_module.MAX_LINE * 3)
     report = verify_snapshot(path)
     assert 7 in failed(report)
