@@ -235,7 +235,7 @@ def _reasons(
             return {}, f"{other}: its reasons may be for other changes"
         sections = read_ledger(new, CHANGES)[1].values()
         found = {e["case_id"]: e["reason"] for entries in sections for e in entries if e["case_id"] in case_ids}
-    except (OSError, TooLong, LedgerFault, KeyError) as exc:
+    except (OSError, TooLong, LedgerFault) as exc:
         raise BadInput(f"{new / CHANGES} cannot be read: {str(exc)[:300]}") from exc
     return found, f"{CHANGES} of {now.version}"
 

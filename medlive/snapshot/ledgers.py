@@ -4,9 +4,8 @@ A ledger is JSON with one entry a line. Its spelling is fixed to the byte: anyth
 is JSON of the same value.
 """
 
-import io
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Final, Protocol
@@ -15,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from medlive.digest import canonical_json
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
 from medlive.snapshot.verify.text_checks import find_contact, find_disguise, find_unstorable
 
@@ -63,25 +62,49 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
     """Return the head of a snapshot's ledger, and the entries of each section.
 
     Raises:
-        LedgerFault: If it is not spelled as `write_ledger` does, or not in order.
+        LedgerFault: At the first line that is not as `write_ledger` spells it, not in order or not of the format.
         TooLong, OSError: If it cannot be read.
     """
     keys = CHANGE_SECTIONS if name == CHANGES else HOLDOUT_SECTIONS
-    data = read_small(root / name)
-    spelled = io.BytesIO()
+    found: dict[str, list[Entry]] = {section: [] for section in keys}
+    file = _Comparison(root / name)
     try:
-        head = json.loads(data)
-        sections = {section: list(head.pop(section)) for section in keys}
-        write_ledger(spelled, head, sections.items())
-    except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as exc:
-        raise LedgerFault(f"{type(exc).__name__}: {str(exc)[:100]}") from exc
-    if spelled.getvalue() != data:
-        raise LedgerFault("not in the canonical spelling")
-    for section, key in keys.items():
-        order = [entry.get(key) for entry in sections[section]]
-        if not all(isinstance(one, str) for one in order) or order != sorted(set(order)):
-            raise LedgerFault(f"{section} is not in the order of {key}, each once")
-    return head, sections
+        head = json.loads(file.line[:-1] + b"}")
+        write_ledger(
+            file, head, ((section, file.parse(section, key, found[section])) for section, key in keys.items())
+        )
+        file.write(b"")
+    except ValidationError as exc:
+        first = exc.errors(include_url=False, include_input=False)[0]
+        raise LedgerFault(f"line {file.number}: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]) from exc
+    except (ValueError, TypeError, RecursionError) as exc:
+        raise LedgerFault(f"line {file.number}: {str(exc)[:250]}") from exc
+    return head, found
+
+
+class _Comparison:
+    """A sink that compares each line written to it with the next line of a file."""
+
+    def __init__(self, path: Path) -> None:
+        self._lines = lines(path)
+        self.number, self.line = 1, next(self._lines, b"")
+
+    def write(self, data: bytes, /) -> int:
+        """Go on to the next line. Raises ValueError if this one is another."""
+        if data != self.line:
+            raise ValueError(f"expected {data[:80]!r}, got {self.line[:80]!r}")
+        self.number, self.line = self.number + 1, next(self._lines, b"")
+        return len(data)
+
+    def parse(self, section: str, key: str, found: list[Entry]) -> Iterator[Entry]:
+        """Yield the entries of a section and add them to `found`. Raises ValueError at the first wrong one."""
+        while self.line != b"]\n":
+            entry = json.loads(self.line.removeprefix(b","))
+            _MODELS[section].model_validate(entry)
+            if found and entry[key] <= found[-1][key]:
+                raise ValueError(f"{section} is not in the order of {key}, each once")
+            found.append(entry)
+            yield entry
 
 
 class _Model(BaseModel):
@@ -172,15 +195,8 @@ def _read(
     """Read a ledger by section and key; None with a fault if it is not valid."""
     try:
         head, sections = read_ledger(root, name)
-        for section, entries in sections.items():
-            for entry in entries:
-                _MODELS[section].model_validate(entry)
-    except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        faults.add(name, "entries of the format", f"{'.'.join(map(str, first['loc']))}: {first['msg']}"[:300])
-        return None
     except (LedgerFault, OSError, TooLong) as exc:
-        faults.add(name, "a ledger in its one spelling", str(exc)[:300])
+        faults.add(name, "a valid ledger", str(exc)[:300])
         return None
     if head != expected:
         faults.add(f"{name}:1", f"the head {expected}", f"{head}"[:300])

@@ -14,8 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.integrity.folder import REQUIRED, SIGNATURE
+from medlive.integrity.folder import MAX_SMALL, REQUIRED, SIGNATURE
 from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.ledgers import LedgerFault, read_ledger, write_ledger
@@ -226,7 +227,8 @@ def test_ledgers_and_lineage_are_written_as_they_are_read(tmp_path: Path) -> Non
         write_snapshot(cases, replace(META, lineage=ancestors[::-1]), tmp_path)
 
 
-ENTRY = st.dictionaries(st.text(), st.text() | st.integers() | st.none(), max_size=3)
+COUNT = st.none() | st.integers(min_value=1, max_value=9)
+ENTRY = st.fixed_dictionaries({"reason": st.text().map("x".__add__), "from_revision": COUNT, "to_revision": COUNT})
 
 
 @given(st.lists(ENTRY), st.lists(ENTRY), st.data())
@@ -252,3 +254,33 @@ def test_a_ledger_reads_as_it_was_written_and_every_other_spelling_is_a_fault(
     (root / "changes.json").write_bytes(spoilt)
     with suppress(LedgerFault):
         assert read_ledger(root, "changes.json") != ({"version": "x"}, lists)
+
+
+def change(number: int, reason: str = "x") -> dict[str, Any]:
+    return {"case_id": f"{number:04d}", "reason": reason, "from_revision": None, "to_revision": 1}
+
+
+@pytest.mark.parametrize(
+    ("second", "fault"),
+    [
+        (b",{}", "line 4: case_id: Field required"),
+        (b',"x"', "line 4: .*valid dictionary"),
+        (b",[[" * 9_000, "line 4: "),
+        (b"," + canonical_json(change(0)).encode(), "line 4: added is not in the order of case_id"),
+        (b", " + canonical_json(change(1)).encode(), "line 4: expected "),
+        (b"", "line 4: "),
+    ],
+)
+def test_a_ledger_is_read_up_to_the_first_wrong_line(tmp_path: Path, second: bytes, fault: str) -> None:
+    with (tmp_path / "changes.json").open("wb") as out:
+        out.write(b'{"version":"x"\n,"added":[\n' + canonical_json(change(0)).encode() + b"\n" + second + b"\n")
+        out.truncate(2**33)
+    with pytest.raises(LedgerFault, match=fault):
+        read_ledger(tmp_path, "changes.json")
+
+
+def test_a_ledger_may_be_longer_than_other_documents(tmp_path: Path) -> None:
+    entries = [change(n, "x" * (MAX_SMALL // 5)) for n in range(6)]
+    with (tmp_path / "changes.json").open("wb") as out:
+        write_ledger(out, {"version": "x"}, {"added": entries, "revised": [], "withdrawn": []}.items())
+    assert read_ledger(tmp_path, "changes.json")[1]["added"] == entries
