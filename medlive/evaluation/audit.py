@@ -135,13 +135,27 @@ class Bottom:
     """The lowest-scoring cases of a run, and counts of the others."""
 
     asked: int
-    candidates: tuple[Candidate, ...]
+    lowest: tuple[Candidate, ...]
     """By score, ties by id."""
-    without_error: tuple[str, ...]
-    """Lowest-scoring cases without a wrong criterion, which leave nothing to audit."""
     left_out: Mapping[str, int]
     """Counts of cases without a score, by state."""
     scored: int
+    edge: float | None
+    """The highest score among the lowest cases; None without any."""
+    tied: int
+    """How many of the lowest were chosen by id among equal scores, some of which were left out."""
+    equals: int
+    """How many cases have the score `edge`, if some of them were left out."""
+
+    @property
+    def candidates(self) -> tuple[Candidate, ...]:
+        """Those with a wrong criterion."""
+        return tuple(c for c in self.lowest if c.errors)
+
+    @property
+    def without_error(self) -> tuple[str, ...]:
+        """The ids of those without one, which leave nothing to audit."""
+        return tuple(c.case_id for c in self.lowest if not c.errors)
 
 
 def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
@@ -152,12 +166,21 @@ def find_bottom(run: GradedRun, asked: int = BOTTOM) -> Bottom:
     if run.grader is None:
         raise UsageError(f"{run.run.path}: nothing is graded", hint="run medlive eval grade first")
     all_scores = run.case_scores(Metric.PAPER)
-    known = [(s.score, s.case.case_id, s) for s in all_scores if s.score is not None]
-    lowest = [Candidate(s, run.answers[name]) for _, name, s in sorted(known, key=lambda k: k[:2])[:asked]]
+    known = ((s.score, s.case.case_id, s) for s in all_scores if s.score is not None)
+    order = sorted(known, key=lambda k: k[:2])
+    lowest = tuple(Candidate(s, run.answers[name]) for _, name, s in order[:asked])
     states = Counter(s.state.value for s in all_scores if s.score is None)
-    errors, without = (tuple(c for c in lowest if bool(c.errors) is some) for some in (True, False))
-    left_out = dict(sorted(states.items()))
-    return Bottom(asked, errors, tuple(c.case_id for c in without), left_out, len(known))
+    edge = _edge([score for score, _, _ in order], asked)
+    return Bottom(asked, lowest, dict(sorted(states.items())), len(order), *edge)
+
+
+def _edge(scores: Sequence[float], asked: int) -> tuple[float | None, int, int]:
+    """Return `edge`, `tied` and `equals` of the lowest of scores in order."""
+    if not scores:
+        return None, 0, 0
+    lowest = scores[:asked]
+    tied, equals = lowest.count(lowest[-1]), scores.count(lowest[-1])
+    return (lowest[-1], tied, equals) if tied < equals else (lowest[-1], 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,6 +238,7 @@ class AuditTable:
                 "digest": one.auditor, "clinical_judgement": self.clinical,
             },
             "metric": Metric.PAPER.value, "bottom": self.bottom.asked, "scored": self.bottom.scored,
+            "highest_score": self.bottom.edge, "chosen_by_id": self.bottom.tied, "tied": self.bottom.equals,
             "candidates": len(self.bottom.candidates), "without_error": list(self.bottom.without_error),
             "not_candidates": dict(self.bottom.left_out), "audited": self.audited, "unaudited": self.unaudited,
             "reasons": self.reasons,

@@ -145,6 +145,11 @@ def _remarks(table: "AuditTable") -> list[str]:
     remarks = list(table.notes)
     if bottom.scored < bottom.asked:
         remarks.append(f"{bottom.scored} cases have a score, fewer than the {bottom.asked} that were wanted")
+    if bottom.tied and bottom.edge is not None:
+        remarks.append(
+            f"{bottom.equals} cases score {100 * bottom.edge:.1f} %, the highest score among the lowest "
+            f"{bottom.asked}: the {bottom.tied} of them whose ids come first were taken"
+        )
     if bottom.without_error:
         remarks.append(f"{len(bottom.without_error)} of the lowest-scoring cases hold no error: nothing to audit")
     remarks += [f"{n} cases are {state.replace('_', ' ')}: no candidates" for state, n in bottom.left_out.items()]
