@@ -29,7 +29,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "Held cases and disputes: list, show, approve, reject, resolve."),
     "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
-    "canary": ("medlive.cli.canary", "Whether a model has seen a snapshot."),
+    "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),
     "config": ("medlive.cli.config", "The effective settings and where each comes from."),
 }
