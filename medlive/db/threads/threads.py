@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from sqlalchemy import ARRAY, Integer, any_, bindparam, exists, func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
@@ -17,7 +17,10 @@ from medlive.db.tables.intake import IdentifierRow, SourceKind, SourceRow, Threa
 from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
 from medlive.threads.model import LONGEST_THREAD_ID, Message, Role, Thread
-from medlive.threads.prepare import FoundIdentifier
+
+if TYPE_CHECKING:
+    # Its word lists take a tenth of a second, which `medlive status` need not wait for.
+    from medlive.threads.prepare import FoundIdentifier
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +215,7 @@ async def thread_row(session: AsyncSession, thread_pk: int) -> ThreadRow:
 
 
 async def save_identifiers(
-    session: AsyncSession, saved: Sequence[SavedThread], found: Sequence[Sequence[FoundIdentifier]]
+    session: AsyncSession, saved: Sequence[SavedThread], found: Sequence[Sequence["FoundIdentifier"]]
 ) -> int:
     """Keep where the raw text of new and revised threads names people and places; return how many there are."""
     of_revision = {
