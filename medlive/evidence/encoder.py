@@ -1,16 +1,21 @@
 """What an encoder promises, which one is meant by a name, and the identity that an index keeps of it."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal, Protocol
 
-import numpy as np
-from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
 
 from medlive.errors import UsageError
 from medlive.evidence.encoders.folders import EncoderSettings, Role, find_folder, open_folder
+
+if TYPE_CHECKING:
+    # `medlive status` reads manifests, and need not wait for numpy.
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 class EncoderIdentity(BaseModel):
