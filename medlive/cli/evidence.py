@@ -295,7 +295,7 @@ def bench(
             raise UsageError(f"{out} cannot be written: {exc.strerror}") from exc
     items = known_items(open_store(folder, manifest), queries)
     if not items:
-        hint = "words are told apart by spaces: an index over Chinese alone cannot be measured"
+        hint = "the questions are made of words between spaces: an index over Chinese alone cannot be measured"
         raise UsageError(f"no passage of {folder} begins with a sentence of 8 words or more", hint=hint)
     names: tuple[Retriever, ...] = ("bm25",) if manifest.dense is None else ("bm25", "dense", "hybrid")
     if manifest.dense is None:

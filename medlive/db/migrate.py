@@ -132,7 +132,7 @@ def _is_newest(connection: Connection) -> bool:
 
 
 def _scalar(connection: Connection, table: str, query: str) -> str | None:
-    """The one value that a query of a table gives; None where there is no such table yet."""
+    """The one value that a query gives, or None if its table does not exist yet."""
     found: str | None = None
     if connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is not None:
         found = connection.scalar(text(query))

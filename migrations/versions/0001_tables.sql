@@ -475,7 +475,7 @@ COMMENT ON COLUMN threads.first_seen_at IS 'When it first came in';
 
 COMMENT ON COLUMN threads.last_seen_at IS 'When it last came in, changed or not';
 
-COMMENT ON COLUMN threads.gone_at IS 'When the source answered that it is no longer there; NULL: it is there, as far as known';
+COMMENT ON COLUMN threads.gone_at IS 'When the source answered that it is no longer there; NULL: not known to be gone';
 
 CREATE TABLE snapshot_changes (
     version TEXT NOT NULL,
@@ -907,7 +907,7 @@ COMMENT ON COLUMN withdrawals.kind IS 'erratum, takedown or privacy';
 
 COMMENT ON COLUMN withdrawals.reason IS 'Why, in words for the public';
 
-COMMENT ON COLUMN withdrawals.withdrawn_by IS 'Who withdrew it; NULL: not told';
+COMMENT ON COLUMN withdrawals.withdrawn_by IS 'Who withdrew it; NULL: unknown';
 
 COMMENT ON COLUMN withdrawals.withdrawn_at IS 'When it was withdrawn';
 
@@ -940,13 +940,13 @@ COMMENT ON COLUMN disputes.criterion_id IS 'The criterion''s id within its case;
 
 COMMENT ON COLUMN disputes.reason IS 'What is objected to; not published';
 
-COMMENT ON COLUMN disputes.opened_by IS 'Who opened it; NULL: not told';
+COMMENT ON COLUMN disputes.opened_by IS 'Who opened it; NULL: unknown';
 
 COMMENT ON COLUMN disputes.opened_at IS 'When it was opened';
 
 COMMENT ON COLUMN disputes.closed_at IS 'When it was closed; NULL: it is open';
 
-COMMENT ON COLUMN disputes.closed_by IS 'Who closed it; NULL: not told, or it is open';
+COMMENT ON COLUMN disputes.closed_by IS 'Who closed it; NULL: unknown, or it is open';
 
 COMMENT ON COLUMN disputes.resolution IS 'What came of it; NULL: it is open';
 

@@ -178,7 +178,7 @@ async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
     ids = list(await session.scalars(select(CaseRow.id).where(is_near).order_by(CaseRow.id).limit(2_000)))
     near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
     raise UsageError(
-        f"there is no case {case_id[:100]!r}",
+        f"unknown case {case_id[:100]!r}",
         hint=f"did you mean {' or '.join(near)}?" if near else "the ids of cases are in data/cases.jsonl",
     )
 

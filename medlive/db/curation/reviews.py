@@ -176,7 +176,7 @@ async def close_dispute(
     if row is not None:
         return read(Dispute, row, number=row.id)
     if (known := await session.get(DisputeRow, number)) is None:
-        raise UsageError(f"there is no dispute {number}", hint="medlive review disputes --all lists them")
+        raise UsageError(f"unknown dispute {number}", hint="medlive review disputes --all lists them")
     raise CheckFailed(f"dispute {number} was closed already: {known.resolution}")
 
 

@@ -118,7 +118,7 @@ async def finish_harvest(
     problem: str | None = None,
     partial: bool = False,
 ) -> None:
-    """End a run: done, failed with its problem, or `partial` when it stopped where it was told to.
+    """End a run: done, failed with its problem, or `partial` when it stopped at a limit that was set.
 
     `counts` are added to what it has. Raises HarvestTakenOver.
     """

@@ -24,7 +24,7 @@ class RunOutcome(StrEnum):
 
     RUNNING = "running"
     DONE = "done"
-    PARTIAL = "partial"  # It stopped where it was told to, before its end
+    PARTIAL = "partial"  # It stopped at a limit that was set, before its end
     FAILED = "failed"
 
 
@@ -169,7 +169,7 @@ class ThreadRow(Base):
     first_seen_at: Mapped[datetime] = now_column("When it first came in")
     last_seen_at: Mapped[datetime] = now_column("When it last came in, changed or not")
     gone_at: Mapped[datetime | None] = column(
-        "When the source answered that it is no longer there; NULL: it is there, as far as known"
+        "When the source answered that it is no longer there; NULL: not known to be gone"
     )
 
 

@@ -356,7 +356,7 @@ class WithdrawalRow(Base):
     )
     kind: Mapped[WithdrawalKind] = column("erratum, takedown or privacy", EnumText(WithdrawalKind))
     reason: Mapped[str] = column("Why, in words for the public")
-    withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: not told")
+    withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
     withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
 
 
@@ -377,8 +377,8 @@ class DisputeRow(Base):
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
     criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: the whole case")
     reason: Mapped[str] = column("What is objected to; not published")
-    opened_by: Mapped[str | None] = column("Who opened it; NULL: not told")
+    opened_by: Mapped[str | None] = column("Who opened it; NULL: unknown")
     opened_at: Mapped[datetime] = now_column("When it was opened")
     closed_at: Mapped[datetime | None] = column("When it was closed; NULL: it is open")
-    closed_by: Mapped[str | None] = column("Who closed it; NULL: not told, or it is open")
+    closed_by: Mapped[str | None] = column("Who closed it; NULL: unknown, or it is open")
     resolution: Mapped[str | None] = column("What came of it; NULL: it is open")
