@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pytest
+from huggingface_hub import constants
 
 from medlive.errors import CheckFailed, ServiceUnavailable, UsageError
 from medlive.publishing.publish import PreparedRelease, Published
@@ -31,7 +32,8 @@ def line(tmp_path_factory: pytest.TempPathFactory) -> dict[str, PreparedRelease]
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")  # as publishing sets it; gone again after the test
+    # Another test may have imported the package before; publishing switches it off all the same.
+    monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", False)
     with hub_server() as running:
         yield running
 

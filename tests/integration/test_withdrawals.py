@@ -294,7 +294,7 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
     await resolve_dispute(database, two.number, "No.")
     with pytest.raises(CheckFailed, match="closed already: No"):
         await resolve_dispute(database, two.number, "Yes.")
-    with pytest.raises(UsageError, match="no dispute 99"):
+    with pytest.raises(UsageError, match="unknown dispute 99"):
         await resolve_dispute(database, 99, "Yes.")
     three = await dispute_case(database, case_id, "Really?")
     again = await dispute_case(database, case_id, "Is this so?", by="Bo")

@@ -45,7 +45,6 @@ def test_one_line_loads_a_published_version_or_the_newest(
     harness_bin: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HF_TOKEN", TOKEN)
-    monkeypatch.setenv("HF_HUB_DISABLE_XET", "1")
     at = "some-group/medlive"
     with hub_server() as hub:
         for version, cases in (("2026.W47", 2), ("2026.W46", 1)):

@@ -208,16 +208,17 @@ class HubRepository:
 
 
 def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
-    # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
-    os.environ.setdefault("HF_HUB_DISABLE_XET", "1")
     os.environ.setdefault("HF_HUB_DISABLE_PROGRESS_BARS", "1")
     try:
         import httpx2
-        from huggingface_hub import HfApi, get_token, set_client_factory
+        from huggingface_hub import HfApi, constants, get_token, set_client_factory
     except ImportError as exc:
         raise MissingExtra(
             "publishing to the Hugging Face hub needs huggingface-hub", hint="pip install 'medlive[publish]'"
         ) from exc
+    # The hub's other way of uploading is a program of its own beside HTTP; the plain way is enough.
+    # Its environment variable is read once, when the package is first imported, which may have been before.
+    constants.HF_HUB_DISABLE_XET = True
     token = get_token()
     if token is None:
         raise ServiceUnavailable("there is no token for the Hugging Face hub", hint=_LOGIN)
