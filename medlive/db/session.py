@@ -123,8 +123,9 @@ async def lock_connection(database: Database) -> AsyncIterator[Connection]:
         try:
             yield alone
         finally:
-            # At once, for the next holder; the server does it by itself when the connection is lost.
-            with suppress(exc.DBAPIError):
+            # At once, for the next holder; the server does it by itself when the connection is lost,
+            # as it is when a question on it was cancelled.
+            with suppress(exc.SQLAlchemyError):
                 await alone.scalar(text("SELECT pg_advisory_unlock_all()"))
             # Not back to the pool, where the lock would live on.
             await alone.invalidate()

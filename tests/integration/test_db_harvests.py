@@ -1,5 +1,6 @@
 """Harvests, imports, runs and evaluations: recorded, taken up again, found again."""
 
+import asyncio
 from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -11,7 +12,7 @@ from sqlalchemy import select, text
 from medlive.clock import now
 from medlive.db import runs
 from medlive.db.harvest import archives, fetches, frontier, harvests
-from medlive.db.session import Database, advisory_lock
+from medlive.db.session import Database, advisory_lock, ask_lock, lock_connection
 from medlive.db.tables.intake import FrontierState, ImportProblemRow, RunOutcome, SourceKind
 from medlive.db.tables.release import EvaluationRunRow
 from medlive.digest import digest_text
@@ -294,6 +295,17 @@ async def test_a_lock_is_one_process_s_at_a_time_and_ends_with_it(database: Data
             assert other
     async with advisory_lock(database, "harvest forum") as free:
         assert free
+
+
+async def test_a_lock_s_connection_ends_after_a_cancelled_question(database: Database) -> None:
+    async with lock_connection(database) as connection:
+        asked = asyncio.create_task(ask_lock(connection, "SELECT pg_sleep(60)", 0))
+        await asyncio.sleep(0.2)
+        asked.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+    async with lock_connection(database) as connection:
+        assert await ask_lock(connection, "SELECT true", 0)
 
 
 async def test_imports_and_their_bad_lines_are_recorded(database: Database, tmp_path: Path) -> None:
