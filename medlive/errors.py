@@ -52,10 +52,8 @@ class DatabaseUnavailable(ServiceUnavailable):
 class EndpointUnavailable(ServiceUnavailable):
     """The model endpoint cannot be reached."""
 
-    attempts: int = 1
-    """HTTP requests that were made."""
     usage: Any = None
-    """What those took that were answered without a usable reply (`llm.engine.Usage`); None: none was."""
+    """What the last HTTP request took, where it was answered without a usable reply (`llm.engine.Usage`)."""
 
 
 class RequestRefused(EndpointUnavailable):

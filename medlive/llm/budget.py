@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +27,7 @@ class Budget:
     max_calls: int | None = None
     max_usd: float | None = None
     max_tokens: int | None = None  # Input and output together
-    calls: int = field(default=0, init=False)  # HTTP requests: a call that is tried again counts for each attempt
+    calls: int = field(default=0, init=False)  # HTTP requests: each attempt of a call counts, see `pay_again`
     usd: float = field(default=0.0, init=False)  # What is known to be spent; see `unpriced`
     tokens: int = field(default=0, init=False)
     unpriced: int = field(default=0, init=False)  # Calls whose cost is unknown
@@ -53,22 +54,19 @@ class Budget:
 
         Raises BudgetSpent, and what the call raises.
         """
-        await self.reserve(estimate)
+        payment = _Payment(self, estimate)
+        await payment.begin()
+        token = _PAYMENT.set(payment)
         try:
             reply = await call()
+            payment.end(reply.usage if reply.last_usage is None else reply.last_usage)
+            return reply
         except EndpointUnavailable as exc:
-            self.calls += exc.attempts - 1
-            if exc.usage is None:
-                self.release(estimate)
-            else:
-                self.settle(estimate, exc.usage)
+            payment.end(exc.usage)
             raise
-        except BaseException:
-            self.release(estimate)
-            raise
-        self.calls += reply.attempts - 1
-        self.settle(estimate, reply.usage)
-        return reply
+        finally:
+            _PAYMENT.reset(token)
+            payment.end(None)
 
     async def reserve(self, estimate: Usage) -> None:
         """Count one call that is about to be made; `settle` or `release` must follow with the same estimate.
@@ -144,3 +142,42 @@ class Budget:
         if problem is not None:
             self.stopped = self.stopped or problem
             raise BudgetSpent(problem, hint=hint)
+
+
+@dataclass(slots=True)
+class _Payment:
+    """The HTTP request of a call that is paid for now."""
+
+    budget: Budget
+    estimate: Usage
+    reserved: bool = False
+
+    async def begin(self) -> None:
+        await self.budget.reserve(self.estimate)
+        self.reserved = True
+
+    def end(self, usage: Usage | None) -> None:
+        if not self.reserved:
+            return
+        self.reserved = False
+        if usage is None:
+            self.budget.release(self.estimate)
+        else:
+            self.budget.settle(self.estimate, usage)
+
+
+_PAYMENT: ContextVar[_Payment | None] = ContextVar("payment", default=None)
+
+
+async def pay_again(usage: Usage | None) -> None:
+    """Charge an HTTP request that brought nothing usable, and reserve another one for the same call.
+
+    Args:
+        usage: What the request took; None: nothing, as far as is known.
+
+    Raises:
+        BudgetSpent: If the budget of the surrounding `Budget.pay` is spent; without one there is no limit.
+    """
+    if (payment := _PAYMENT.get()) is not None:
+        payment.end(usage)
+        await payment.begin()

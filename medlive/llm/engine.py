@@ -138,7 +138,8 @@ class Reply:
     model: str  # The model as the endpoint named it in this reply; UNNAMED where it named none
     replayed: bool = field(default=False, compare=False)
     """True when it cost this caller nothing: it was stored, or shared with the caller who paid."""
-    attempts: int = field(default=1, compare=False)  # HTTP requests that it took
+    last_usage: Usage | None = field(default=None, compare=False)
+    """Of the last attempt, the earlier ones being charged by `budget.pay_again`; None: `usage`."""
     thinking: str = field(default="", compare=False)
     """What a reasoning model thought before it answered, where the endpoint shows it; no part of `text`."""
 

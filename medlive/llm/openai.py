@@ -26,6 +26,7 @@ from yarl import URL
 from medlive.clock import now
 from medlive.digest import canonical_json
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
+from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
@@ -209,6 +210,7 @@ class OpenAIEngine:
                 if looser is None or rejected.status not in {400, 415, 422} or rejected.code in _NOT_THE_FORMAT:
                     raise self._refused(first) from None
                 mode = looser
+                await pay_again(None)
                 continue
             if mode is not self._mode and first is not None:
                 self._mode = mode
@@ -256,14 +258,19 @@ class OpenAIEngine:
             except _TroubleError as exc:
                 trouble = exc
             else:
-                return replace(reply, attempts=attempt, usage=lost + reply.usage)
+                return replace(reply, usage=lost + reply.usage, last_usage=reply.usage)
             lost += trouble.usage or _NOTHING
             # Turned away while others were served is waiting in line: the limit was lowered for it.
             turned_away = trouble.ended is Ended.LIMITED and self._limiter.answered > served
             in_line = turned_away and spared < MOST_SPARED
             if trouble.patience > PATIENCE_S or not (in_line or attempt <= self._max_retries):
-                raise self._unavailable(trouble, attempt, lost)
+                raise self._unavailable(trouble, attempt)
             await self._wait(trouble.retry_after, 1 if in_line else attempt)
+            if not in_line:
+                try:
+                    await pay_again(trouble.usage)
+                except BudgetSpent:
+                    raise self._unavailable(trouble, attempt) from None
             spared, attempt = (spared + 1, attempt) if in_line else (spared, attempt + 1)
 
     async def _wait(self, retry_after: float | None, attempt: int) -> None:
@@ -275,7 +282,7 @@ class OpenAIEngine:
             self._limiter.pause(wait)
         await asyncio.sleep(wait)
 
-    def _unavailable(self, trouble: _TroubleError, attempts: int, lost: Usage) -> EndpointUnavailable:
+    def _unavailable(self, trouble: _TroubleError, attempts: int) -> EndpointUnavailable:
         patience = trouble.patience
         cause = trouble.cause + (f"; asks to wait {patience:.0f} s" if patience > PATIENCE_S else "")
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
@@ -288,7 +295,7 @@ class OpenAIEngine:
             f"attempt{'s' if attempts > 1 else ''}: {self._clean(cause)}",
             hint=hint,
         )
-        error.attempts, error.usage = attempts, None if lost == _NOTHING else lost
+        error.usage = trouble.usage
         return error
 
     async def _attempt(self, content: bytes) -> Reply:
