@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Self, get_type_hints
+from typing import Any, Final, Self, get_type_hints
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
@@ -24,6 +24,17 @@ class EvaluationCriterion:
     """Finite; negative where meeting it is an error."""
     axis: str | None = None
     """None where the file names none."""
+    tags: tuple[str, ...] = ()
+    """As the file has them, such as HealthBench's `level:example`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """One message of a conversation that a model is asked to go on with."""
+
+    role: str
+    """"system", "user" or "assistant"."""
+    content: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +56,17 @@ class EvaluationCase:
     theme: str | None = None
     specialty: str | None = None
     first_release: str | None = None
+    cluster: str | None = None
+    """Cases of one cluster are drawn together by every interval; None: the case stands for itself."""
+    turns: tuple[Turn, ...] = ()
+    """A conversation that is sent as it stands; narrative and query then hold its text. () elsewhere."""
+    tags: tuple[str, ...] = ()
 
     @property
     def question(self) -> str:
-        """What the grader sees of the question: narrative, an empty line, query."""
+        """What the grader sees of the question: the conversation, or narrative, an empty line, query."""
+        if self.turns:
+            return conversation(self.turns)
         return f"{self.narrative}\n\n{self.query}".strip()
 
     @property
@@ -57,14 +75,29 @@ class EvaluationCase:
         return sum(c.points for c in self.criteria if c.points > 0)
 
     def row(self) -> dict[str, Any]:
-        """The case as JSON."""
-        return asdict(self)
+        """The case as JSON; what only imported benchmarks have is left out where it is empty."""
+        row = {name: value for name, value in asdict(self).items() if value or name not in _IMPORTED}
+        for criterion in row["criteria"]:
+            if not criterion["tags"]:
+                del criterion["tags"]
+        return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The case from its JSON. Raises TypeError or KeyError if it is invalid."""
-        criteria = tuple(EvaluationCriterion(**c) for c in row["criteria"])
-        return cls(**{**row, "criteria": criteria})
+        criteria = tuple(
+            EvaluationCriterion(**{**c, "tags": tuple(c["tags"])} if "tags" in c else c) for c in row["criteria"]
+        )
+        turns = tuple(Turn(**turn) for turn in row.get("turns", ()))
+        return cls(**{**row, "criteria": criteria, "turns": turns, "tags": tuple(row.get("tags", ()))})
+
+
+_IMPORTED: Final = ("cluster", "turns", "tags")
+
+
+def conversation(turns: Iterable[Turn]) -> str:
+    """The turns as a text, each after its role, as HealthBench's grader is shown them."""
+    return "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +106,7 @@ class CaseSet:
 
     cases: tuple[EvaluationCase, ...]
     origin: str
-    """"snapshot" or "livemedbench"."""
+    """"snapshot", or the format of the file ("livemedbench", "healthbench" …)."""
     name: str
     """The snapshot's version, or the file's name."""
     digest: str

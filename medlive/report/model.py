@@ -22,6 +22,7 @@ can be distinguished, and as a sheet of paper is wide."""
 _METRIC: Final = {
     Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
     Metric.PUBLISHED: "published-code score (not clipped by case; what is ungraded or unanswered counts nothing)",
+    Metric.HEALTHBENCH: "HealthBench score (not clipped by case, mean over wholly graded cases clipped to [0, 1])",
 }
 
 

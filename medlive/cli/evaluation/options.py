@@ -48,7 +48,7 @@ KeyOption = Annotated[str | None, Option("--api-key-env", metavar="NAME", help="
 ParametersOption = Annotated[
     str, Option("--parameters", metavar="JSON", help="Sent with each call, as '{\"temperature\": 0}'; null: none.")
 ]
-MetricOption = Annotated[str, Option("--metric", help="Equation 1 of the paper, or LiveMedBench's own script.")]
+MetricOption = Annotated[str, Option("--metric", help="paper, published (LiveMedBench's script), or healthbench.")]
 ModeOption = Annotated[str, Option("--mode", help="criterion: a call each; rubric: a call per case.")]
 JudgeOption = Annotated[str | None, Option("--judge", metavar="DIGEST", help="The grader, by digest or model.")]
 DrawsOption = Annotated[int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]

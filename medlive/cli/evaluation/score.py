@@ -280,7 +280,7 @@ def contamination(
 
 
 def _print(found: Any, arms: Any, on: str) -> None:
-    clipped = ", cases and means not clipped" if found.metric.value == "published" else ""
+    clipped = ", cases and means not clipped" if found.metric.value != "paper" else ""
     print_table(
         ["model", "cutoff", "basis", "n pre/post", "pre %", "post %", "drop", "95 % interval", "p", "p (Holm)"],
         [_drop_cells(m) for m in found.models],

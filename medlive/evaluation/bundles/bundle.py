@@ -220,7 +220,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
     if errata is not None and errata["mode"] == ErrataMode.APPLY.value:
         run = replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
     found: dict[str, Any] = {}
-    for metric in Metric:
+    for metric in (Metric.PAPER, Metric.PUBLISHED):
         table = score_runs([run], metric=metric, draws=draws, seed=seed)
         (model,) = table.models
         found[metric.value] = {

@@ -382,7 +382,7 @@ def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> 
 
 def _mean(values: Floats, table: ScoreTable) -> Mean:
     drawn = bootstrap_means(values[:, None], draws=table.draws, seed=table.seed)[:, 0]
-    if table.metric is not Metric.PUBLISHED:
+    if table.metric is Metric.PAPER:
         return mean_of(values, drawn)
     found = mean_of(values, np.clip(drawn, 0.0, 1.0))
     return found if found.mean is None else replace(found, mean=min(1.0, max(0.0, found.mean)))

@@ -117,7 +117,7 @@ class Grid:
     def __init__(self, scored: Sequence[Sequence[CaseScore]], metric: Metric, draws: int, seed: int) -> None:
         """`scored` holds each model's cases, no case twice."""
         self._scored, self._draws, self._seed = scored, draws, seed
-        self._published = metric is Metric.PUBLISHED
+        self._published, self._clips_mean = metric is Metric.PUBLISHED, metric is not Metric.PAPER
         order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case.case_id for m in scored for c in m))}
         self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
@@ -186,7 +186,7 @@ class Grid:
         sure = self._by_item(row, np.where(verdicts == 1.0, weight, 0.0))
         loss = self._by_item(row, np.where(open_, np.minimum(weight, 0.0), 0.0))
         gain = self._by_item(row, np.where(open_, np.maximum(weight, 0.0), 0.0))
-        least, greatest = (-MOST, MOST) if self._published else (0.0, 1.0)
+        least, greatest = (-MOST, MOST) if self._clips_mean else (0.0, 1.0)
         # Sums and quotients of large points may overflow.
         with np.errstate(invalid="ignore", divide="ignore", over="ignore"):
             points = [np.clip(total / most, least, greatest) for total in (sure, sure + loss, sure + gain)]
@@ -237,7 +237,7 @@ class Grid:
     def _estimates(self, points: Sequence[Floats], groups: Places, count: int) -> list[list[Estimate]]:
         """By group and column of `points`: scores and their bounds, each (items x columns)."""
         drawn = bootstrap_groups(points[0], groups, count, draws=self._draws, seed=self._seed)
-        lows, highs = intervals(np.clip(drawn, 0.0, 1.0) if self._published else drawn)
+        lows, highs = intervals(np.clip(drawn, 0.0, 1.0) if self._clips_mean else drawn)
         out = []
         for group in range(count):
             rows = np.flatnonzero(groups == group)
@@ -255,7 +255,7 @@ class Grid:
         """n and the mean of what is known, along the first axis; 0 where nothing is."""
         n = (~np.isnan(values)).sum(axis=0)
         mean = np.nansum(values, axis=0) / np.maximum(n, 1)
-        return n, np.clip(mean, 0.0, 1.0) if self._published else mean
+        return n, np.clip(mean, 0.0, 1.0) if self._clips_mean else mean
 
 
 def _end(bound: float, n: int) -> float | None:

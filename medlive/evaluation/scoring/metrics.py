@@ -18,6 +18,8 @@ class Metric(StrEnum):
     """Equation 1: clipped to [0, 1] by case, then averaged over the cases that are wholly graded."""
     PUBLISHED = "published"
     """The published code: only the mean is clipped; ungraded and unanswered count as 0."""
+    HEALTHBENCH = "healthbench"
+    """HealthBench's code (simple-evals): only the mean is clipped, over the cases that are wholly graded."""
 
 
 class CaseState(StrEnum):
@@ -41,7 +43,7 @@ class CaseScore:
     met: Mapping[str, bool | None]
     """Criterion id → met, not met, or None for ungraded; empty when unanswered."""
     score: float | None
-    """None unless scored (paper)."""
+    """None unless scored (but under the published metric)."""
     low: float
     high: float
     non_finite: float | None = None
@@ -70,25 +72,26 @@ def case_score(
     case: EvaluationCase, answer: Answer | None, met: Mapping[str, bool | None], metric: Metric
 ) -> CaseScore:
     """Score a case from its verdicts; criteria missing in `met` are ungraded."""
-    paper = metric is Metric.PAPER
+    paper, published = metric is Metric.PAPER, metric is Metric.PUBLISHED
     state, most = answer.state if answer else None, case.positive_points
     if answer is None or not answer.gradable:
-        return _unanswered(case, state, paper)
+        return _unanswered(case, state, metric)
     known = {c.id: met.get(c.id) for c in case.criteria}
     if most <= 0:
-        return CaseScore(case, CaseState.UNSCORABLE, state, known, None if paper else 0.0, 0.0, 0.0)
+        return CaseScore(case, CaseState.UNSCORABLE, state, known, 0.0 if published else None, 0.0, 0.0)
     sure = sum(c.points for c in case.criteria if known[c.id])
     ungraded = [c for c in case.criteria if known[c.id] is None]
     low, high = (_bounded((sure + _sum(ungraded, sign)) / most, paper) for sign in (-1, 1))
     kind, score = (CaseState.PARTLY_GRADED, None) if ungraded else (CaseState.SCORED, low)
     found = CaseScore(case, kind, state, known, score, low, high)
     # Figures that had to be cut, and NaN, are the published script's and not computed with.
-    return found if paper or score == sure / most else with_figure(found, sure / most)
+    return found if not published or score == sure / most else with_figure(found, sure / most)
 
 
-def _unanswered(case: EvaluationCase, state: AnswerState | None, paper: bool) -> CaseScore:
-    most, point = case.positive_points, None if paper else 0.0
-    low, high = (_bounded(_sum(case.criteria, -1) / most, paper), 1.0) if most > 0 else (0.0, 0.0)
+def _unanswered(case: EvaluationCase, state: AnswerState | None, metric: Metric) -> CaseScore:
+    most, point = case.positive_points, 0.0 if metric is Metric.PUBLISHED else None
+    least = _sum(case.criteria, -1)
+    low, high = (_bounded(least / most, metric is Metric.PAPER), 1.0) if most > 0 else (0.0, 0.0)
     return CaseScore(case, CaseState.UNANSWERED, state, {}, point, low, high)
 
 

@@ -374,7 +374,7 @@ def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Sta
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
     """Warn about rubrics without positive points, which have no score by Equation 1."""
-    what = "no score by Equation 1" + ("" if metric is Metric.PAPER else ", and count as 0 here")
+    what = "no score by Equation 1" + (", and count as 0 here" if metric is Metric.PUBLISHED else "")
     found: dict[tuple[str, ...], list[str]] = {}
     for label, cases in zip(labels, scored, strict=True):
         if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
