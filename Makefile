@@ -41,7 +41,7 @@ setup: $(VENV)/.dev ## a virtual environment with everything the tests need
 
 medcpt: $(VENV)/.medcpt ## what searching by meaning needs (torch and more, 1.3 GB): its tests are skipped without
 
-integrations: $(VENV)/.integrations ## one case through each harness of integrations/, which it installs (1 GB)
+integrations: $(VENV)/.integrations ## one case through each harness of medlive/integrations, which it installs (1 GB)
 	@$(BIN)/python -m pytest -q -n 2 --dist loadfile tests/integrations
 
 demo: $(VENV)/.service ## the whole loop once, on sample communities served from this machine

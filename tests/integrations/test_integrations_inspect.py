@@ -1,4 +1,4 @@
-"""The Inspect AI task, run by the real `inspect eval`."""
+"""The Inspect AI task, run found by its entry point and run by the real `inspect eval`."""
 
 import json
 
@@ -10,7 +10,7 @@ from tests.integrations.conftest import SCORE, UNREADABLE, Place
 def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
     logs = place.work / "inspect-logs"
     place.run(
-        "inspect", "eval", "integrations/inspect_ai/medlive.py", "-T", f"snapshot={place.snapshot}",
+        "inspect", "eval", "medlive/medlive", "-T", f"snapshot={place.snapshot}",
         "--model", "openai-api/here/sample-generic", "--model-role", f"grader=openai-api/here/{place.grader}",
         "--log-dir", logs, "--log-format", "json", "--display", "plain",
         HERE_BASE_URL=place.url, HERE_API_KEY="none",
@@ -25,7 +25,7 @@ def test_inspect_scores_as_medlive_eval_does(place: Place) -> None:
     assert (results["score"]["scored_samples"], results["score"]["unscored_samples"]) == (3, 1)
     rates = expected["rates"]
     assert rates["ungraded"] == 1
-    assert results["ungraded"]["metrics"]["ungraded_rate"]["value"] == pytest.approx(1 / rates["criteria"])
+    assert results["ungraded"]["metrics"]["medlive/ungraded_rate"]["value"] == pytest.approx(1 / rates["criteria"])
     assert results["unanswered"]["metrics"]["mean"]["value"] == 0
     scores = {sample["id"]: sample["scores"]["rubric"] for sample in log["samples"]}
     assert scores["c002"]["value"]["score"] == 0

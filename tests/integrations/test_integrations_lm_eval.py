@@ -4,13 +4,15 @@ import json
 
 import pytest
 
+import medlive.integrations
 from tests.integrations.conftest import SCORE, Place
 
 
 def test_lm_eval_scores_as_medlive_eval_does(place: Place) -> None:
     out = place.work / "lm-eval"
     place.run(
-        "lm_eval", "--tasks", "medlive", "--include_path", "integrations/lm_eval", "--apply_chat_template",
+        "lm_eval", "--tasks", "medlive", "--include_path", medlive.integrations.__path__[0],
+        "--apply_chat_template",
         "--model", "local-chat-completions",
         "--model_args", f"model=sample-generic,base_url={place.url}/chat/completions,num_concurrent=1",
         "--metadata", json.dumps({"snapshot": str(place.snapshot)}), "--output_path", out, "--log_samples",

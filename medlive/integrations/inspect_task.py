@@ -1,10 +1,11 @@
-"""medlive as an Inspect AI task: `inspect eval integrations/inspect_ai/medlive.py -T snapshot=PATH`.
+"""medlive as an Inspect AI task: `inspect eval medlive/medlive -T snapshot=PATH`.
 
 Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade`
 does (one call a criterion, the same prompt, the same reading of replies), with the model of the role `grader`.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, Final
 
 from inspect_ai import Task, task
 from inspect_ai.dataset import MemoryDataset, Sample
@@ -18,18 +19,8 @@ from inspect_ai.model import (
     ModelOutput,
     ResponseSchema,
     get_model,
-)
-from inspect_ai.scorer import (
-    Metric,
-    SampleScore,
-    Score,
-    Scorer,
-    Target,
-    mean,
-    metric,
-    scorer,
-    stderr,
-)
+)  # fmt: skip
+from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.util import JSONSchema, LimitExceededError
 
@@ -46,14 +37,14 @@ from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render, schema_name
 from medlive.llm.wire import strict_schema
 
-FINISH = {
+_FINISH: Final = {
     "stop": Finish.STOP,
     "max_tokens": Finish.LENGTH,
     "model_length": Finish.LENGTH,
     "content_filter": Finish.REFUSAL,
 }
 """Inspect's stop reasons as medlive's; any other (a tool call, unknown) leaves a reply without a certain end."""
-ANSWER_FINISH = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}
+_ANSWER_FINISH: Final = {Finish.STOP: "stop", Finish.LENGTH: "length", Finish.REFUSAL: "refusal"}
 
 
 @task
@@ -76,41 +67,28 @@ def medlive(
     otherwise than it was asked for (an alias).
     """
     chosen = load_snapshot(snapshot, verify=verify).filter(
-        language=language,
-        source=source,
-        posted_from=posted_from,
-        posted_before=posted_before,
+        language=language, source=source, posted_from=posted_from, posted_before=posted_before,
         first_release_after=first_release_after,
-    )
+    )  # fmt: skip
     prompt = load_template(template)
     cases = from_snapshot(chosen)
     manifest = chosen.manifest
+    samples = [
+        Sample(
+            id=case.case_id, input=[_message(m) for m in prompt.messages(case)], target=case.advice,
+            metadata={"case_id": case.case_id, "case": case.row()},
+        )
+        for case in cases.cases
+    ]  # fmt: skip
+    about = {
+        "snapshot": cases.name, "snapshot_digest": cases.digest, "publishable": manifest.publishable,
+        "why_not": list(manifest.why_not), "template": prompt.name, "template_digest": prompt.digest,
+        "canary": manifest.canary,
+    }  # fmt: skip
     return Task(
-        dataset=MemoryDataset(
-            [
-                Sample(
-                    id=case.case_id,
-                    input=[ChatMessageUser(content=m["content"]) for m in prompt.messages(case)],
-                    target=case.advice,
-                    metadata={"case_id": case.case_id, "case": case.row()},
-                )
-                for case in cases.cases
-            ],
-            name=f"medlive-{cases.name}",
-        ),
-        solver=generate(),
-        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned),
-        version=cases.name,
-        metadata={
-            "snapshot": cases.name,
-            "snapshot_digest": cases.digest,
-            "publishable": manifest.publishable,
-            "why_not": list(manifest.why_not),
-            "template": prompt.name,
-            "template_digest": prompt.digest,
-            "canary": manifest.canary,
-        },
-    )
+        dataset=MemoryDataset(samples, name=f"medlive-{cases.name}"), solver=generate(),
+        scorer=rubric(structured=structured, allow_unpinned=allow_unpinned), version=cases.name, metadata=about,
+    )  # fmt: skip
 
 
 @metric
@@ -125,13 +103,12 @@ def ungraded_rate() -> Metric:
     return share
 
 
-@scorer(
-    metrics={
-        "score": [mean(), stderr(cluster="case_id")],
-        "ungraded": [ungraded_rate()],
-        "unanswered": [mean()],
-    }
-)
+_METRICS: Final = {
+    "score": [mean(), stderr(cluster="case_id")], "ungraded": [ungraded_rate()], "unanswered": [mean()]
+}  # fmt: skip
+
+
+@scorer(metrics=_METRICS)
 def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
     """The paper's case score, in [0, 1]; NaN, and so in no mean, while a criterion is ungraded."""
 
@@ -151,12 +128,10 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
             explanation="\n".join(f"{g.criterion_id}: {_VERDICT[g.met]} {g.quote or g.reason}" for g in grades),
             reason="grader_failed" if result.ungraded else None if answer.gradable else "no_response",
             metadata={
-                "state": result.state.value,
-                "low": result.low,
-                "high": result.high,
+                "state": result.state.value, "low": result.low, "high": result.high,
                 "grades": [g.row() for g in grades],
             },
-        )
+        )  # fmt: skip
 
     return score
 
@@ -165,7 +140,9 @@ _VERDICT = {True: "met", False: "not met", None: "ungraded"}
 
 
 def _answer(case: EvaluationCase, output: ModelOutput) -> Answer:
-    finish = ANSWER_FINISH.get(FINISH.get(output.stop_reason, Finish.STOP), "stop") if output.choices else "error"
+    finish = (
+        _ANSWER_FINISH.get(_FINISH.get(output.stop_reason, Finish.STOP), "stop") if output.choices else "error"
+    )
     text = output.completion
     return Answer(case.case_id, state_of(text, finish), text, finish, output.model)
 
@@ -194,14 +171,10 @@ class _Grader:
             raise
         except Exception as exc:  # what a provider raises after Inspect's own retries is the provider's own
             raise EndpointUnavailable(f"{type(exc).__name__}: {str(exc)[:300]}") from exc
-        finish = FINISH.get(output.stop_reason)
+        finish = _FINISH.get(output.stop_reason)
         if not output.choices or finish is None:
             raise EndpointUnavailable(f"no certain end of the reply: {output.error or output.stop_reason}")
-        used = output.usage
-        usage = (
-            Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens) if used else Usage()
-        )
-        return Reply(output.completion, finish, usage, output.model)
+        return Reply(output.completion, finish, _usage(output), output.model)
 
     async def aclose(self) -> None:
         """Inspect closes its models."""
@@ -212,10 +185,11 @@ def _usage(output: ModelOutput) -> Usage:
     return Usage(used.input_tokens, used.input_tokens_cache_read or 0, used.output_tokens) if used else Usage()
 
 
-def _message(message: dict[str, str]) -> ChatMessage:
-    kinds: dict[str, Any] = {
-        "system": ChatMessageSystem,
-        "user": ChatMessageUser,
-        "assistant": ChatMessageAssistant,
-    }
-    return kinds[message["role"]](content=message["content"])
+_KINDS: Final[dict[str, Any]] = {
+    "system": ChatMessageSystem, "user": ChatMessageUser, "assistant": ChatMessageAssistant
+}  # fmt: skip
+
+
+def _message(message: Mapping[str, str]) -> ChatMessage:
+    kind: ChatMessage = _KINDS[message["role"]](content=message["content"])
+    return kind

@@ -1,7 +1,7 @@
 """medlive as a task of lm-evaluation-harness: documents from a verified snapshot, grades from an endpoint.
 
 Asks what `medlive eval run` asks and grades as `medlive eval grade` does, at the OpenAI-compatible endpoint that
-MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL name. (The harness finds functions by this file's name.)
+MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL name. `lm_eval.yaml` beside it names these functions.
 """
 
 import asyncio
@@ -9,11 +9,14 @@ import json
 import math
 import os
 from collections.abc import Sequence
+from contextlib import aclosing
+from statistics import fmean, stdev
 from typing import Any
 
 from datasets import Dataset
 
 from medlive import load_snapshot
+from medlive.config import RoleSettings
 from medlive.digest import canonical_json
 from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
@@ -22,7 +25,7 @@ from medlive.evaluation.grading.grade import grade_answer
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
-from medlive.llm.openai import OpenAIEngine
+from medlive.service.wiring import open_endpoint
 
 
 def load(
@@ -44,42 +47,21 @@ def load(
     """
     _grader_names()
     chosen = load_snapshot(snapshot or os.environ.get("MEDLIVE_SNAPSHOT") or "latest", verify=verify).filter(
-        language=language,
-        source=source,
-        posted_from=posted_from,
-        posted_before=posted_before,
+        language=language, source=source, posted_from=posted_from, posted_before=posted_before,
         first_release_after=first_release_after,
-    )
+    )  # fmt: skip
     asked = load_template(template)
     cases = from_snapshot(chosen)
     rows = [
         {
-            "case_id": case.case_id,
-            "language": case.language,
-            "prompt": asked.messages(case)[0]["content"],
-            "advice": case.advice,
-            "case": canonical_json(case.row()),
-            "snapshot": cases.name,
-            "snapshot_digest": cases.digest,
-            "publishable": bool(cases.publishable),
-            "template_digest": asked.digest,
-            "canary": chosen.manifest.canary,
+            "case_id": case.case_id, "language": case.language, "prompt": asked.messages(case)[0]["content"],
+            "advice": case.advice, "case": canonical_json(case.row()), "snapshot": cases.name,
+            "snapshot_digest": cases.digest, "publishable": bool(cases.publishable),
+            "template_digest": asked.digest, "canary": chosen.manifest.canary,
         }
         for case in cases.cases
-    ]
+    ]  # fmt: skip
     return {"test": Dataset.from_list(rows)}
-
-
-def prompt(doc: dict[str, Any]) -> str:
-    """What the model is asked: the pinned template with the case's narrative and query."""
-    text: str = doc["prompt"]
-    return text
-
-
-def advice(doc: dict[str, Any]) -> str:
-    """What the physicians advised, for whoever reads the log; no part of the grading."""
-    text: str = doc["advice"]
-    return text
 
 
 def process_results(doc: dict[str, Any], results: Sequence[str | None]) -> dict[str, Any]:
@@ -91,58 +73,44 @@ def process_results(doc: dict[str, Any], results: Sequence[str | None]) -> dict[
     result = case_score(case, answer, {g.criterion_id: g.met for g in grades}, Metric.PAPER)
     return {
         "score": {
-            "score": result.score,
-            "low": result.low,
-            "high": result.high,
-            "state": result.state.value,
+            "score": result.score, "low": result.low, "high": result.high, "state": result.state.value,
             "grades": [g.row() for g in grades],
         },
         "score_error": result.score,
         "ungraded_rate": [result.ungraded, len(result.met)],
         "unanswered_rate": [0 if answer.gradable else 1, 1],
-    }
+    }  # fmt: skip
 
 
 async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     model, base_url = _grader_names()
-    key_variable = os.environ.get("MEDLIVE_GRADER_KEY_ENV") or "OPENAI_API_KEY"
-    engine = OpenAIEngine(
-        model,
-        base_url,
-        os.environ.get(key_variable, ""),
-        {"temperature": 0.0},
-        key_variable=key_variable,
-    )
+    settings = RoleSettings(
+        engine="openai", model=model, base_url=base_url, parameters={"temperature": 0.0},
+        api_key_env=os.environ.get("MEDLIVE_GRADER_KEY_ENV") or None,
+    )  # fmt: skip
     unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "") not in ("", "0", "false")
-    try:
+    async with aclosing(open_endpoint(settings)) as engine:
         return await grade_answer(case, answer, engine, allow_unpinned=unpinned)
-    finally:
-        await engine.aclose()
 
 
 def _grader_names() -> tuple[str, str]:
     model, base_url = os.environ.get("MEDLIVE_GRADER_MODEL"), os.environ.get("MEDLIVE_GRADER_BASE_URL")
     if not model or not base_url:
-        raise ConfigError(
-            "the grader is not named", hint="set MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL (…/v1)"
-        )
+        hint = "set MEDLIVE_GRADER_MODEL and MEDLIVE_GRADER_BASE_URL (…/v1)"
+        raise ConfigError("the grader is not named", hint=hint)
     return model, base_url
 
 
 def mean_of_scored(items: Sequence[dict[str, Any]]) -> float:
     """The paper's score: the mean over the cases that are wholly graded; NaN where none is."""
     scores = [item["score"] for item in items if item["score"] is not None]
-    return math.fsum(scores) / len(scores) if scores else math.nan
+    return fmean(scores) if scores else math.nan
 
 
 def standard_error(items: Sequence[float | None]) -> float:
     """The standard error of that mean; cases are threads of their own, so they are the clusters. NaN under two."""
     scores = [score for score in items if score is not None]
-    if len(scores) < 2:
-        return math.nan
-    mean = math.fsum(scores) / len(scores)
-    variance = math.fsum((score - mean) ** 2 for score in scores) / (len(scores) - 1)
-    return math.sqrt(variance / len(scores))
+    return stdev(scores) / math.sqrt(len(scores)) if len(scores) > 1 else math.nan
 
 
 def share(items: Sequence[Sequence[int]]) -> float:
