@@ -22,15 +22,15 @@ from typing import Final
 
 import numpy as np
 
-from medlive.digest import digest_bytes
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import decode_text, factuality, frank_rows, kqa_rows
+from medlive.evaluation.agreement.humans import factuality, frank_rows
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.agreement.reliability import PairAgreement
-from medlive.evaluation.asking.run import import_answers
+from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.log import read_bytes
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.tables import decode_text
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.bootstrap import Estimate, Floats
 from medlive.statistics.correlation import Correlation, Kind, correlate
@@ -84,30 +84,12 @@ def read_frank(humans: Path, metrics: Path) -> tuple[FrankItem, ...]:
     )  # fmt: skip
 
 
-def kqa_cases(path: Path) -> tuple[CaseSet, tuple[Answer, ...]]:
-    """K-QA's statements as cases, to be graded as a run: a must-have has 2 points and a nice-to-have 1."""
-    data = read_bytes(path)
-    groups: dict[str, tuple[Mapping[str, str], list[EvaluationCriterion]]] = {}
-    for _, (case_id, criterion_id), row in kqa_rows(decode_text(data, path.name)[0], path.name):
-        points = 2.0 if row["category_x"] == "Must_have" else 1.0
-        groups.setdefault(case_id, (row, []))[1].append(EvaluationCriterion(criterion_id, row["claim"], points))
-    cases = tuple(
-        EvaluationCase(case_id, "en", "", first["Question"], "", tuple(criteria), "", None, source="kqa")
-        for case_id, (first, criteria) in groups.items()
-    )
-    answers = tuple(
-        Answer(case_id, AnswerState.OK, first["answer"], "stop", first["llm_x"])
-        for case_id, (first, _) in groups.items()
-    )
-    return CaseSet(cases, "kqa", path.name, digest_bytes(data), False), answers
-
-
 def kqa(folder: Path, draws: int) -> Meta:
     """K-QA's answers as a run, graded by the rules engine as any run is, against its physicians."""
-    cases, answers = kqa_cases(folder / FILES[0])
+    file = folder / FILES[0]
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "kqa"
-        import_answers(run, cases, answers, "four models", datetime.now(UTC))
+        import_run(file, file, run, model="four models", created_at=datetime.now(UTC), format_=Format.KQA)
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(run, human=folder / FILES[0], draws=draws)
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 T = TypeVar("T")
 
-CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a LiveMedBench JSON.")]
+CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a benchmark's file.")]
 
 
 def _run(path: Path) -> Path:

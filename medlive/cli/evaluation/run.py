@@ -1,4 +1,4 @@
-"""`medlive eval run|import|export`: answers, from a model or from LiveMedBench's files."""
+"""`medlive eval run|import|export`: answers, from a model or from files."""
 
 import os
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from medlive.cli.evaluation.options import (
     read_mode,
     read_parameters,
 )
-from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped, read_settings
+from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped, one_of, read_settings
 from medlive.cli.output import attributes, print_result, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.asking.run import RunResult
+    from medlive.evaluation.cases.benchmarks import Format
     from medlive.evaluation.model import CaseSet
     from medlive.llm.budget import Budget
 
@@ -47,7 +48,9 @@ class Asking:
 
     model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
     base_url: Annotated[str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")] = None
-    template: Annotated[str, Option(help="livemedbench-v1, open, or open-book.")] = "livemedbench-v1"
+    template: Annotated[
+        str | None, Option(help="livemedbench-v1, open, open-book, or as-is [other people's benchmarks: as-is].")
+    ] = None
     evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")] = None
     top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
     undated: Annotated[bool, Option("--undated", help="Let in snippets without a date.")] = False
@@ -158,11 +161,12 @@ async def _ask(
     from medlive.evaluation.asking.batch import write_answers
     from medlive.evaluation.asking.run import Spending, begin_run, plan_run, run_model
     from medlive.evaluation.runs.folder import ModelUse
-    from medlive.evaluation.runs.templates import load_template
+    from medlive.evaluation.runs.templates import default_template, load_template
     from medlive.llm.wire import Price
     from medlive.service.wiring import open_endpoint
 
-    model, price, template, base_url = asking.model, chosen.price, asking.template, chosen.base_url or ""
+    model, price, base_url = asking.model, chosen.price, chosen.base_url or ""
+    template = asking.template or default_template(cases)
     how = {"concurrency": calls.concurrency, "timeout_s": calls.timeout or chosen.timeout_s}
     engine = open_endpoint(chosen.model_copy(update=how))
     use = ModelUse(
@@ -189,11 +193,11 @@ async def _ask(
             )  # fmt: skip
 
 
-def _load(settings: "Settings", cases: str, unverified: bool) -> "CaseSet":
+def _load(settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None) -> "CaseSet":
     from medlive.evaluation.cases.load import load_cases
 
     try:
-        found = load_cases(_place(settings, cases), verify=not unverified)
+        found = load_cases(_place(settings, cases), verify=not unverified, format_=format_)
     except CheckFailed as exc:
         raise CheckFailed(exc.message, hint="fetch it again, or say --unverified to take it all the same") from exc
     if found.verified is False:
@@ -209,7 +213,7 @@ def _place(settings: "Settings", cases: str) -> Path:
     version = cases.removeprefix("medlive-")
     named = not cases or "\0" in cases or version == "latest" or week_end(version)
     if not named and not os.path.lexists(cases):
-        hint = "give LiveMedBench's JSON file of cases, a snapshot's folder, 2026.W47, say, or latest"
+        hint = "give a benchmark's file of cases, a snapshot's folder, 2026.W47, say, or latest"
         raise BadInput(f"{cases} is neither a file or folder nor the version of a snapshot", hint=hint)
     return snapshot_folder(settings, cases)
 
@@ -243,12 +247,18 @@ def _check_answers(done: "RunResult", open_: int) -> None:
     check_complete(open_, "cases have no answer", done.stopped, hint, always=bool(empty))
 
 
+@grouped
 def import_(
     cases: CasesOption,
-    responses: Annotated[Path, Option(help="LiveMedBench's responses: JSON, or JSON Lines.")],
+    responses: Annotated[Path, Option(help="The answers: the benchmark's own format, JSON, or JSON Lines.")],
     model: Annotated[str, Option(help="The name of the model that answered.")],
     out: Annotated[Path, Option(help="The run folder to make.")],
-    grades: Annotated[Path | None, Option(help="LiveMedBench's evaluation_results file.")] = None,
+    *,
+    format_: Annotated[
+        str | None, Option("--format", help="livemedbench, healthbench, kqa, mediqa, jsonl [as the file looks].")
+    ] = None,
+    grades: Annotated[Path | None, Option(help="The benchmark's verdicts, or people's.")] = None,
+    part: CaseFilter,
     template: Annotated[str | None, Option(help="What they were asked with, for eval run to go on.")] = None,
     parameters: ParametersOption = "{}",
     grader: Annotated[str | None, Option(help="Who made the grades, for eval grade to go on.")] = None,
@@ -258,19 +268,30 @@ def import_(
     unverified: UnverifiedOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Make a run folder of answers, and gradings, that were made with LiveMedBench's scripts."""
+    """Make a run folder of answers, and gradings, that were made elsewhere: with LiveMedBench's scripts, or for
+    HealthBench, K-QA, MEDIQA-2019 or a benchmark of your own (docs/importing.md)."""
+    from medlive.evaluation.agreement.humans import read_humans
+    from medlive.evaluation.cases.benchmarks import Format, gradings_of
+    from medlive.evaluation.cases.selection import Selection, select
     from medlive.evaluation.grading.imports import import_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.service.wiring import grader_identity
 
     settings = read_settings()
-    case_set = _load(settings, cases, unverified)
+    form = one_of("--format", Format, format_) if format_ else None
+    case_set = select(_load(settings, cases, unverified, form), Selection(**part.given()))
+    if form is None:
+        form = Format.LIVEMEDBENCH if case_set.origin == "snapshot" else Format(case_set.origin)
     place = _place(settings, cases)
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
+    ratings = None
+    if grades and form not in (Format.LIVEMEDBENCH, Format.HEALTHBENCH):
+        ratings = gradings_of(case_set.cases, read_humans(grades).verdicts)
     done = import_run(
         case_set, responses, out, model=model, created_at=now(), grades=grades, template=template,
         parameters=read_parameters(parameters), arm=arm, judge=judge,
         benchmark=place / "livemedbench.json" if place.is_dir() else place, response_field=response_field,
+        format_=form, ratings=ratings,
     )  # fmt: skip
     if open_ := _print_answers(replace(done.run, notes=done.notes), as_json):
         anew = "with the same" if template else "after an import into a new folder with"

@@ -9,41 +9,33 @@ or CSV (a header; comma, semicolon or tab; UTF-8, UTF-16 or GB18030, BOM or none
 - or `case_id` and `score`: a number for the whole answer, from 0 to 1 or to `out_of`; null or empty for none.
 
 One file may mix these kinds of rows; other columns are ignored. "None" means that the rater could not decide.
-Two published sets are read as they are: K-QA's CSV (physicians on statements) and FRANK's JSON (annotators on
-summaries).
+Three published sets are read as they are: K-QA's CSV (physicians on statements), FRANK's JSON (annotators on
+summaries) and MEDIQA-2019's XML (experts on answers, 1 to 4: from 3 on met).
 """
 
-import csv
-import io
 import json
 import math
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
+from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows, mediqa_rows
 from medlive.evaluation.log import read_bytes
-
-Place = tuple[str, str]
-"""(case id, criterion id)."""
+from medlive.evaluation.tables import FORMAT_HINT, decode_text, read_table
 
 MOST_FAULTS: Final = 5
 """How many faults an error message lists; the others are counted."""
-FORMAT_HINT: Final = (
-    "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
-)
-_WORKBOOK: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
     False: ("false", "0", "0.0", "no", "n", "not met", "not_met", "unmet", "否", "不满足", "不符合", "未满足",
             "未达到"),
     None: ("", "null", "none"),
 }  # fmt: skip
-_KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _KQA_LABELS: Final[Mapping[str, bool | None]] = {
     "Entailment": True, "Neutral": False, "Contradiction": False, "": None,
 }  # fmt: skip
@@ -57,7 +49,7 @@ class HumanRatings:
     """The file's name; of several, all of them."""
     digest: str
     format: str
-    """"medlive", "kqa" or "frank"; "mixed" of several files."""
+    """"medlive", "kqa", "frank" or "mediqa"; "mixed" of several files."""
     raters: tuple[str, ...]
     verdicts: Mapping[Place, Mapping[str, bool | None]]
     """By criterion and rater; None: the rater could not decide."""
@@ -201,11 +193,18 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
     if chinese:
         found.notes.append("not valid UTF-8, read as GB18030")
     head = text.split("\n", 1)[0]
-    if text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
+    if text.lstrip().startswith("<"):
+        found.formats["mediqa"] = None
+        for where, _, given in mediqa_rows(text, name):
+            if (score := given["score"]) is not None:
+                at = found.where(name, where)
+                found.verdict(at, (given["case_id"], "correct"), "experts", score > 2)
+                found.score(at, given["case_id"], "experts", (score - 1) / 3)
+    elif text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
         found.formats["frank"] = None
         for (article, model), row in frank_rows(text, name).items():
             found.score(found.where(name, "line 1"), f"{article}/{model}", "annotators", factuality(row, name))
-    elif all(column in head for column in (*_KQA_COLUMNS, "label_0")):
+    elif all(column in head for column in (*KQA_COLUMNS, "label_0")):
         found.formats["kqa"] = None
         _read_kqa(text, name, found)
     else:
@@ -282,18 +281,6 @@ def read_scores(path: Path) -> tuple[dict[str, float], str]:
     return means, ", ".join(sorted({rater for given in humans.scores.values() for rater in given}))
 
 
-def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
-    """The rows of K-QA's `NLI_medical_annotator.csv` (Manes et al. 2024), each with its line and its criterion.
-
-    A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.
-    """
-    for line, values in csv_rows(text, name, (*_KQA_COLUMNS, "label_0"), fold=False):
-        # Short rows have empty columns.
-        row = dict.fromkeys(_KQA_COLUMNS, "") | dict(values)
-        case_id = "kqa-" + digest_json([row[column] for column in _KQA_COLUMNS[:3]])[7:19]
-        yield line, (case_id, f"r{row.get('') or line}"), row
-
-
 def _read_kqa(text: str, name: str, found: RatingCollector) -> None:
     """Add the ratings of physicians on whether an answer entails a statement.
 
@@ -337,104 +324,3 @@ def list_faults(faults: Sequence[str]) -> str:
     """The first faults and the number of others, for an error message."""
     more = len(faults) - MOST_FAULTS
     return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
-
-
-def decode_text(data: bytes, name: str) -> tuple[str, bool]:
-    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
-
-    GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
-    encoding is taken for it. Raises BadInput if the file is empty or in an unsupported encoding.
-    """
-    if data.startswith(_WORKBOOK):
-        raise BadInput(f"{name} is a workbook or an archive, expected text", hint='save the sheet as "CSV UTF-8"')
-    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
-    first: UnicodeDecodeError | None = None
-    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "gb18030"):
-        try:
-            text = data.decode(encoding)
-        except UnicodeDecodeError as exc:
-            first = first or exc
-            continue
-        if not text.strip():
-            raise BadInput(f"{name} is empty")
-        return text, encoding == "gb18030"
-    line, label = data[: first.start if first else 0].count(b"\n") + 1, "UTF-16" if utf16 else "UTF-8"
-    raise BadInput(f"{name}: line {line}: not valid {label}", hint='save the file as "CSV UTF-8"') from first
-
-
-def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
-    """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
-
-    Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
-
-    Args:
-        text: The file's text.
-        name: The file's name, for messages.
-        needed: The columns that CSV must have, or their alternatives: "case_id|item".
-
-    Raises:
-        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
-    """
-    if not text.lstrip().startswith(("{", "[")):
-        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed))
-        return
-    value = _json(text)
-    if isinstance(value, ValueError):
-        lines = enumerate(text.split("\n"), start=1)
-        values = [(f"line {number}", _json(line)) for number, line in lines if line.strip()]
-    else:
-        inner = value.get("ratings") if isinstance(value, dict) else value
-        listed = inner if isinstance(inner, list) else [value]
-        unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
-        values = [(f"{unit} {number}", one) for number, one in enumerate(listed, start=1)]
-    for place, one in values:
-        fault = str(one) if isinstance(one, ValueError) else f"expected an object, found a {type(one).__name__}"
-        yield place, one if isinstance(one, dict) else fault
-
-
-def _json(text: str) -> Any:
-    """The parsed JSON, or a ValueError that says why there is none."""
-    try:
-        return json.loads(text)
-    except (ValueError, RecursionError) as exc:
-        return ValueError(f"not valid JSON: {str(exc)[:80]}")
-
-
-def csv_rows(
-    text: str, name: str, needed: Sequence[str], *, fold: bool = True
-) -> Iterator[tuple[int, Mapping[str, Any]]]:
-    """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
-
-    Arguments and errors as for `read_table`; `fold` folds column names to lower case.
-    """
-    csv.field_size_limit(64 * 1024 * 1024)
-    before = 1 if text[:4].lower() == "sep=" else 0
-    header, known = "".join(text.split("\n")[before : before + 1]).lower(), "|".join(needed).lower().split("|")
-    delimiter = max(",;\t", key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)))
-    stream = io.StringIO(text, newline="")
-    for _ in range(before):
-        stream.readline()
-    reader = csv.reader(stream, delimiter=delimiter, strict=True)
-    line = 1 + before
-    try:
-        columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
-        _check_columns(columns, needed, f"{name}: line {line}")
-        line = reader.line_num + 1 + before
-        for fields in reader:
-            # Ignore trailing delimiters.
-            if any(value.strip() for value in fields[len(columns) :]):
-                raise BadInput(f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns")
-            if any(fields):
-                yield line, dict(zip(columns, fields, strict=False))
-            line = reader.line_num + 1 + before
-    except csv.Error as exc:
-        why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
-        raise BadInput(f"{name}: line {line}: {why}") from exc
-
-
-def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
-    if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
-        hint = f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}"
-        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint)
-    if len(set(columns) - {""}) < sum(map(bool, columns)):
-        raise BadInput(f"{where}: two columns have the same name")

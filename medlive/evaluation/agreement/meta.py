@@ -13,7 +13,7 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, Place, read_humans, read_scores
+from medlive.evaluation.agreement.humans import HumanRatings, read_humans, read_scores
 from medlive.evaluation.agreement.reliability import (
     ABSENT,
     INVALID,
@@ -35,6 +35,7 @@ from medlive.evaluation.agreement.reliability import (
     scores_of,
 )
 from medlive.evaluation.agreement.sheets import items_of, places_of
+from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades

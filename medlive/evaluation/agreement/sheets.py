@@ -16,7 +16,8 @@ from typing import Final
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, Place
+from medlive.evaluation.agreement.humans import HumanRatings
+from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import open_run
 

@@ -179,9 +179,13 @@ async def begin_run(
 ) -> RunFolder:
     """The run's folder, made where it is not there yet, with the snippets of an open book.
 
-    Raises UsageError where the template takes evidence and none is given, or the other way round, or where the
-    folder's snippets were looked up in another way; what create_run and the index raise.
+    Raises UsageError where the template takes evidence and none is given, or the other way round, where it cannot
+    ask a conversation, or where the folder's snippets were looked up in another way; what create_run and the index
+    raise.
     """
+    for case in cases.cases:
+        if case.turns:
+            prompt.messages(case)
     if (prompt.without is not None) is not (open_book is not None):
         named = f"the template {prompt.name}"
         raise UsageError(f"{named} takes no evidence" if open_book else f"{named} needs an index of evidence")

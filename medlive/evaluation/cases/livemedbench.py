@@ -13,7 +13,7 @@ from medlive.errors import BadInput
 from medlive.evaluation.log import read_bytes, read_log
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
-_HAN: Final = re.compile("[\u4e00-\u9fff]")
+HAN: Final = re.compile("[\u4e00-\u9fff]")
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
@@ -109,7 +109,7 @@ def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
     if criteria and not any(c.points > 0 for c in criteria):
         notes.append(f"case {case_id!r}: no criterion has positive points; it is asked and has no score")
     narrative, query, post_time = text("narrative"), text("core_request"), text("post_time")
-    language = "zh" if _HAN.search(narrative + query) else "en"
+    language = "zh" if HAN.search(narrative + query) else "en"
     return EvaluationCase(
         case_id=case_id, language=language, narrative=narrative, query=query, advice=text("doctor_advice"),
         criteria=tuple(criteria), post_time=post_time, month=month_of(post_time),
@@ -158,16 +158,23 @@ def _whole_entries(data: bytes) -> list[Any]:
 
 
 def read_responses(
-    path: Path, model: str, *, field: str = "model_response", cases: Mapping[str, EvaluationCase] | None = None
+    path: Path,
+    model: str,
+    *,
+    field: str = "model_response",
+    cases: Mapping[str, EvaluationCase] | None = None,
+    rows: list[dict[str, Any]] | None = None,
 ) -> tuple[list[Answer], list[str]]:
     """Read the answers of a responses file, a list or an object by id, and notes on irregular entries.
+
+    `rows` are the file's entries where they were read before (`answer_rows`).
 
     Answers that begin with "ERROR:" are `failed`; the last of duplicate ids counts. `field` holds the answer;
     answers to another question text than that of `cases` are noted. Raises BadInput if no entry has an answer.
     """
     notes: list[str] = []
     answers: dict[str, Answer] = {}
-    for place, case_id, entry in _responses(path, field, notes):
+    for place, case_id, entry in _responses(path, field, notes, rows):
         if case_id in (None, ""):
             notes.append(f"{path.name}, {place}: a response without a case_id; left out")
             continue
@@ -184,9 +191,11 @@ def read_responses(
     return list(answers.values()), notes
 
 
-def _responses(path: Path, field: str, notes: list[str]) -> list[tuple[str, Any, dict[str, Any]]]:
+def _responses(
+    path: Path, field: str, notes: list[str], rows: list[dict[str, Any]] | None
+) -> list[tuple[str, Any, dict[str, Any]]]:
     """The entries of a responses file: their place, their case's id, and themselves."""
-    data = _read_entries(path, notes)
+    data = _read_entries(path, notes) if rows is None else rows
     if isinstance(data, dict):
         items = [(f"entry {key!r:.80}", key, entry) for key, entry in data.items()]
     elif isinstance(data, list):

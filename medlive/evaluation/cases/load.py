@@ -1,4 +1,4 @@
-"""Cases to evaluate on, from a snapshot's folder or LiveMedBench's file, rewritten or in their threads' words."""
+"""Cases to evaluate on, from a snapshot's folder or a benchmark's file, rewritten or in their threads' words."""
 
 import os
 from collections.abc import Mapping
@@ -8,6 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
 from medlive.evaluation.cases.livemedbench import read_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.snapshot.load import Snapshot, load_snapshot
@@ -16,22 +17,24 @@ from medlive.snapshot.model import SnapshotCase
 from medlive.threads.model import Role, Thread
 
 
-def load_cases(path: str | Path, *, verify: bool = True) -> CaseSet:
-    """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a LiveMedBench JSON file.
+def load_cases(path: str | Path, *, verify: bool = True, format_: Format | None = None) -> CaseSet:
+    """The cases at `path`: a snapshot's folder (verified unless told otherwise) or a benchmark's file.
 
-    Raises CheckFailed when the snapshot does not verify, BadInput when the path holds neither.
+    `format_` says which benchmark's; None: its first characters do. Raises CheckFailed when the snapshot does not
+    verify, BadInput when the path holds neither.
     """
     place = Path(path)
     if place.is_dir():
         return from_snapshot(load_snapshot(place, verify=verify))
     if place.is_file():
+        if (chosen := format_ or format_of(place)) is not Format.LIVEMEDBENCH:
+            return read_benchmark(place, chosen)
         found = read_cases(place)
         beside = (place.parent / "manifest.json").is_file()
         return replace(_with_manifest(found, place), snapshots=place.absolute().parent.parent) if beside else found
     fault = "is neither a folder nor a file" if os.path.lexists(place) else "is not there"
-    raise BadInput(
-        f"{place} {fault}", hint="name a snapshot's folder or version, or LiveMedBench's JSON file of cases"
-    )
+    hint = "name a snapshot's folder or version, LiveMedBench's JSON file of cases, or another benchmark's file"
+    raise BadInput(f"{place} {fault}", hint=hint)
 
 
 def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:

@@ -1,6 +1,7 @@
-"""LiveMedBench's files into a run folder and out of it, so that work already paid for goes on here."""
+"""LiveMedBench's and other benchmarks' files into a run folder, and out of it as LiveMedBench's, so that work
+already paid for goes on here."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -9,6 +10,7 @@ from typing import Any
 from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
+from medlive.evaluation.cases.benchmarks import Format, answer_rows, healthbench_gradings
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
     file_stem,
@@ -60,8 +62,12 @@ def import_run(
     judge: Judge | None = None,
     benchmark: Path | None = None,
     response_field: str = "model_response",
+    format_: Format = Format.LIVEMEDBENCH,
+    ratings: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
 ) -> Imported:
-    """A run folder from cases, LiveMedBench's responses, and its grades where given.
+    """A run folder from cases, a benchmark's responses, and its grades where given.
+
+    `ratings` are gradings by rater that were read from `grades` (`gradings_of`): each rater is a judge.
 
     `template` and `parameters` say what the model was asked with: `run_model` then asks for the answers that are
     missing. `judge` says who graded: `grade_run` then grades what is left and keeps these verdicts; None: nobody
@@ -73,12 +79,16 @@ def import_run(
     Importing the same files again adds nothing.
     """
     found = cases if isinstance(cases, CaseSet) else load_cases(cases)
-    answers, notes = _read_answers(found, responses, model, response_field)
+    rows = answer_rows(responses, format_, response_field)
+    answers, notes = _read_answers(found, responses, model, response_field, rows)
     if not answers and grades is None:
         wanted = f", such as {found.cases[0].case_id!r}"
         raise BadInput(f"{responses} answers none of the cases of {found.name}{wanted}", hint="; ".join(notes[:1]))
     torn: list[str] = []
-    gradings = read_grade_entries(grades, torn) if grades else []
+    by_rater: Mapping[str, Sequence[Mapping[str, Any]]] = ratings or {}
+    if grades and ratings is None:
+        healthbench = format_ is Format.HEALTHBENCH
+        by_rater = {"": healthbench_gradings(grades) if healthbench else read_grade_entries(grades, torn)}
     prompt = load_template(template) if template else None
     result = import_answers(
         out, found, answers, model, created_at, parameters=parameters, arm=arm,
@@ -87,18 +97,23 @@ def import_run(
     notes = [*found.notes, *notes, *torn]
     if grades is None:
         return Imported(result, 0, (*notes, *result.notes))
-    claim = _claim(grades, judge)
-    new = _read_verdicts(open_run(out), grades.name, gradings, claim, notes)
-    # The published script ends in a traceback where a file is cut off: there are no figures of its own.
-    if judge is None and not torn and (file := benchmark or _benchmark_of(cases)) and file.is_file():
-        keep_files(out, claim.digest, file, grades)
+    new: list[Grade] = []
+    for rater, gradings in by_rater.items():
+        claim = _claim(grades, judge, rater)
+        new += _read_verdicts(open_run(out), grades.name, gradings, claim, notes)
+        # The published script ends in a traceback where a file is cut off: there are no figures of its own.
+        file = (benchmark or _benchmark_of(cases)) if format_ is Format.LIVEMEDBENCH else None
+        if judge is None and not torn and file and file.is_file():
+            keep_files(out, claim.digest, file, grades)
     return Imported(result, _add(out, new), (*notes, *result.notes))
 
 
-def _read_answers(cases: CaseSet, path: Path, model: str, field: str) -> tuple[list[Answer], list[str]]:
+def _read_answers(
+    cases: CaseSet, path: Path, model: str, field: str, rows: list[dict[str, Any]] | None
+) -> tuple[list[Answer], list[str]]:
     """The answers to these cases in a responses file, and notes on the others."""
     known = {case.case_id: case for case in cases.cases}
-    answers, notes = read_responses(path, model, field=field, cases=known)
+    answers, notes = read_responses(path, model, field=field, cases=known, rows=rows)
     strangers = [answer.case_id for answer in answers if answer.case_id not in known]
     notes += [f"{path.name}: case {case_id!r} is not in the cases; left out" for case_id in strangers]
     return [answer for answer in answers if answer.case_id in known], notes
@@ -122,9 +137,10 @@ class _Claim:
     origin: Origin
 
 
-def _claim(path: Path, judge: Judge | None) -> _Claim:
+def _claim(path: Path, judge: Judge | None, rater: str) -> _Claim:
     if judge is None:
-        return _Claim(digest_json(["import", path.name]), IMPORTED, "unknown", Mode.CRITERION, Origin.CALL)
+        parts = ["import", path.name, *filter(None, [rater])]
+        return _Claim(digest_json(parts), IMPORTED, rater or "unknown", Mode.CRITERION, Origin.CALL)
     return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Self
 
 from medlive.digest import canonical_json, digest_json
 from medlive.errors import BadInput, UsageError
-from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.llm.fence import fenced
 
 EVIDENCE: Final = "evidence.jsonl"
@@ -77,10 +77,12 @@ class Evidence:
         return cls(found, why)
 
 
-TEMPLATES: Final = ("livemedbench-v1", "open", "open-book")
+AS_IS: Final = "as-is"
+TEMPLATES: Final = ("livemedbench-v1", "open", "open-book", AS_IS)
 """`livemedbench-v1` asks for the final answer only, as LiveMedBench's candidates are asked, and so depresses
 completeness and communication; `open` asks for a full answer; `open-book` asks as `open` does, with passages of
-evidence before the question. A new one is its two files and a name here."""
+evidence before the question; `as-is` sends a case's conversation, or its text, without a word of ours. A new one
+is its two files and a name here."""
 
 WITHOUT_EVIDENCE: Final = {"open-book": "open"}
 """Templates that put evidence before the question, and how a case is asked that has none."""
@@ -105,11 +107,16 @@ class PromptTemplate:
         return digest_json(parts if self.without is None else [*parts, self.without.digest])
 
     def messages(self, case: EvaluationCase, evidence: Sequence[Snippet] = ()) -> list[dict[str, str]]:
-        """The chat messages that ask a model about a case: one, from the user, in the case's language.
+        """The chat messages that ask a model about a case: its conversation, or one, in the case's language.
 
         The case's own text is put in as it is: a `$` in it stands for nothing. Evidence is put in as JSON that
-        cannot leave its marks; a template that takes none passes it over.
+        cannot leave its marks; a template that takes none passes it over. Raises UsageError for a conversation
+        under a template that has words of its own.
         """
+        if case.turns:
+            if self.name != AS_IS:
+                raise UsageError(f"a conversation is sent as it stands: --template {AS_IS}, not {self.name}")
+            return [{"role": turn.role, "content": turn.content} for turn in case.turns]
         if self.without is not None and not evidence:
             return self.without.messages(case)
         text = dict(self.texts)["zh" if case.language == "zh" else "en"]
@@ -120,11 +127,18 @@ class PromptTemplate:
         return [{"role": "user", "content": Template(text).substitute(parts).strip()}]
 
 
+def default_template(cases: CaseSet) -> str:
+    """The template of a run that names none: other people's benchmarks are asked in their own words."""
+    return "livemedbench-v1" if cases.origin in ("snapshot", "livemedbench") else AS_IS
+
+
 @cache
 def load_template(name: str) -> PromptTemplate:
     """The template of that name. Raises UsageError when there is none."""
     if name not in TEMPLATES:
         raise UsageError(f"there is no prompt template {name!r}", hint="choose one of " + ", ".join(TEMPLATES))
+    if name == AS_IS:
+        return PromptTemplate(name, tuple((code, "$narrative\n\n$query") for code in LANGUAGES))
     folder = files("medlive.evaluation").joinpath("prompts")
     texts = tuple((code, folder.joinpath(f"{name}.{code}.md").read_text(encoding="utf-8")) for code in LANGUAGES)
     closed = WITHOUT_EVIDENCE.get(name)

@@ -1,0 +1,396 @@
+"""Other people's benchmarks: HealthBench, K-QA, MEDIQA-2019, and medlive's own JSON Lines of cases.
+
+The rows of every format become rows of medlive's own (`_CaseRow`), whose fields docs/importing.md documents. A row
+that does not fit is left out whole, with its line and the cause: a rubric without one of its criteria would give
+other scores than its authors'.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationError,
+    model_validator,
+)
+
+from medlive.digest import digest_bytes, digest_json
+from medlive.errors import BadInput
+from medlive.evaluation.cases.livemedbench import HAN, month_of
+from medlive.evaluation.log import read_bytes
+from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion, Turn, conversation
+from medlive.evaluation.tables import csv_rows, decode_text, read_table
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
+
+Place = tuple[str, str]
+"""(case id, criterion id)."""
+
+Row = dict[str, Any]
+
+KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
+_KQA_LISTS: Final = ("Must_have", "Nice_to_have")
+_HEALTHBENCH: Final = {"prompt_id": "case_id", "prompt": "turns", "rubrics": "rubric", "example_tags": "tags"}
+"""HealthBench's fields as medlive names them."""
+_UNREAD: Final = ("canary", "ideal_completions_data", "Sources", "ICD_10_diag")
+"""Fields of the formats that no score rests on."""
+IDEAL: Final = "ideal_completion"
+"""The response field that stands for the physicians' own answers in HealthBench's file of cases."""
+
+
+class Format(StrEnum):
+    """Whose file it is."""
+
+    LIVEMEDBENCH = "livemedbench"
+    HEALTHBENCH = "healthbench"
+    """simple-evals' JSONL: prompt_id, prompt, rubrics, example_tags."""
+    KQA = "kqa"
+    """questions_w_answers.jsonl, or the statements that physicians labelled, NLI_medical_annotator.csv."""
+    MEDIQA = "mediqa"
+    """MEDIQA-2019, task 3: questions with answers that experts scored from 1 to 4."""
+    JSONL = "jsonl"
+
+
+def _not_blank(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text
+
+
+_Text = Annotated[str, AfterValidator(_not_blank)]
+_Id = Annotated[_Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _TurnRow(_Part):
+    role: Literal["system", "user", "assistant"]
+    content: _Text
+
+
+class _CriterionRow(_Part):
+    criterion: _Text
+    points: Annotated[float, Field(ge=-1e6, le=1e6)]
+    id: _Text | None = None
+    axis: str | None = None
+    tags: list[str] = []
+
+
+class _CaseRow(_Part):
+    case_id: _Id
+    turns: list[_TurnRow] = []
+    narrative: str = ""
+    query: str = ""
+    advice: str = ""
+    rubric: list[_CriterionRow] = []
+    language: str | None = None
+    post_time: str = ""
+    source: str | None = None
+    theme: str | None = None
+    specialty: str | None = None
+    cluster: _Id | None = None
+    tags: list[str] = []
+
+    @model_validator(mode="after")
+    def _asks(self) -> "_CaseRow":
+        if self.turns and self.turns[-1].role != "user":
+            raise ValueError("the last turn must be the user's")
+        if bool(self.turns) is bool(self.narrative.strip() or self.query.strip()):
+            raise ValueError("expected either turns, or narrative and query")
+        ids = [c.id for c in self.rubric if c.id is not None]
+        if len(set(ids)) < len(ids):
+            raise ValueError("two criteria have the same id")
+        return self
+
+    def case(self) -> EvaluationCase:
+        """The row as a case; the language is told by its characters where the row does not say."""
+        turns = tuple(Turn(turn.role, turn.content) for turn in self.turns)
+        narrative = conversation(turns[:-1]) if turns else self.narrative
+        query = turns[-1].content if turns else self.query
+        criteria = tuple(
+            EvaluationCriterion(c.id or f"rubric_{place}", c.criterion, float(c.points), c.axis, tuple(c.tags))
+            for place, c in enumerate(self.rubric, start=1)
+        )
+        return EvaluationCase(
+            case_id=self.case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
+            narrative=narrative, query=query, advice=self.advice, criteria=criteria, post_time=self.post_time,
+            month=month_of(self.post_time), source=self.source, theme=self.theme, specialty=self.specialty,
+            cluster=self.cluster, turns=turns, tags=tuple(self.tags),
+        )  # fmt: skip
+
+    def unknown(self) -> Iterator[str]:
+        """The names of fields that medlive does not know; of turns and criteria after `turns.` and `rubric.`."""
+        parts: list[tuple[str, Sequence[_Part]]] = [("", [self]), ("turns.", self.turns), ("rubric.", self.rubric)]
+        for prefix, rows in parts:
+            yield from dict.fromkeys(prefix + name for row in rows for name in row.model_extra or {})
+
+
+def format_of(path: Path) -> Format:
+    """Whose format a file is in, by its first characters; what is in none is left to LiveMedBench's reader."""
+    head = read_bytes(path)[:65_536].decode("utf-8", "replace").lstrip("\ufeff \n\r\t")
+    line = head.partition("\n")[0]
+    if head.startswith("<"):
+        return Format.MEDIQA
+    if all(column in line for column in KQA_COLUMNS) or (line.startswith("{") and '"Must_have"' in head):
+        return Format.KQA
+    if not line.startswith("{"):
+        return Format.LIVEMEDBENCH
+    return Format.HEALTHBENCH if '"prompt"' in head or '"prompt_id"' in head else Format.JSONL
+
+
+def read_benchmark(path: Path, format_: Format) -> CaseSet:
+    """Read the cases of a file.
+
+    Rows that are malformed or repeat an id are left out; `notes` say where and why, and name unknown fields,
+    prompts that stand twice, repeated turns and a cluster that only some rows have.
+
+    Raises:
+        BadInput: If the file is not of the format, or has no case.
+    """
+    notes: list[str] = []
+    found: dict[str, tuple[str, EvaluationCase]] = {}
+    unknown: dict[str, list[str]] = {}
+    for where, raw in _case_rows(path, format_):
+        try:
+            if isinstance(raw, str):
+                raise ValueError(raw)
+            row = _CaseRow.model_validate(_as_case_row(raw, format_))
+        except ValueError as exc:
+            notes.append(f"{path.name}, {where}: {_cause(exc, format_)}; left out")
+            continue
+        for name in row.unknown():
+            unknown.setdefault(name, []).append(where)
+        if row.case_id in found:
+            notes.append(f"{path.name}, {where}: case {row.case_id!r} is in {found[row.case_id][0]}; left out")
+        else:
+            found[row.case_id] = where, row.case()
+    if not found:
+        raise BadInput(f"{path} holds no {format_.value} case" + (f" ({notes[0]})" if notes else ""))
+    notes += [f"field {name!r} is not read: {len(at)} rows, first {at[0]}" for name, at in unknown.items()]
+    cases = tuple(case for _, case in found.values())
+    notes += _irregular(list(found.values()))
+    return CaseSet(cases, format_.value, path.name, digest_bytes(read_bytes(path)), None, tuple(notes))
+
+
+def _cause(exc: ValueError, format_: Format) -> str:
+    if not isinstance(exc, ValidationError):
+        return str(exc)
+    first, names = exc.errors(include_url=False)[0], {ours: theirs for theirs, ours in _HEALTHBENCH.items()}
+    loc = list(first["loc"])
+    if loc and format_ is Format.HEALTHBENCH:
+        loc[0] = names.get(str(loc[0]), loc[0])
+    # Places count from 1, as lines do.
+    where = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
+    return f"{where}: {first['msg']}".removeprefix(": ").replace("Value error, ", "")
+
+
+def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
+    """Notes on what is odd in cases that are asked all the same."""
+    first: dict[str, str] = {}
+    for where, case in found:
+        if (before := first.setdefault(case.question, where)) != where and case.cluster is None:
+            yield f"{where}: case {case.case_id!r} has the prompt of {before}, and no cluster that joins them"
+        if len(set(case.turns)) < len(case.turns):
+            yield f"{where}: case {case.case_id!r} has a turn twice"
+    for what, without in {
+        "criterion; they are asked and have no score": [w for w, c in found if not c.criteria],
+        "criterion with positive points; they have no score": [
+            w for w, c in found if c.criteria and c.positive_points <= 0
+        ],
+        "cluster, as others have; each stands for itself": [w for w, c in found if c.cluster is None],
+    }.items():
+        if without and (len(without) < len(found) or not what.startswith("cluster")):
+            yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
+
+
+def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Row | str]]:
+    """The rows of a file that are a case each, with their places; or why one is none."""
+    text = decode_text(read_bytes(path), path.name)[0]
+    if format_ is Format.MEDIQA:
+        yield from ((where, row) for where, row, _ in mediqa_rows(text, path.name))
+    elif format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
+        yield from _kqa_statements(text, path.name)
+    else:
+        yield from (
+            (where, dict(row) if isinstance(row, Mapping) else row) for where, row in _json(text, path.name)
+        )
+
+
+def _json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+    if not text.lstrip().startswith(("{", "[")):
+        raise BadInput(f"{name}: expected JSON Lines")
+    return read_table(text, name, ())
+
+
+def _as_case_row(raw: Row, format_: Format) -> Row:
+    row = {name: value for name, value in raw.items() if format_ is Format.JSONL or name not in _UNREAD}
+    if format_ is Format.HEALTHBENCH:
+        row = {_HEALTHBENCH.get(name, name): value for name, value in row.items()}
+        if isinstance(row.get("rubric"), list):
+            row["rubric"] = [
+                {"axis": _tagged(item.get("tags"), "axis:"), **item} if isinstance(item, dict) else item
+                for item in row["rubric"]
+            ]
+        ideal = raw.get("ideal_completions_data")
+        advice = ideal.get(IDEAL) if isinstance(ideal, dict) else None
+        return {"theme": _tagged(row.get("tags"), "theme:"), "advice": advice or "", **row}
+    if format_ is Format.KQA and "Question" in row:
+        question, lists = row.pop("Question"), [(name, row.pop(name, [])) for name in _KQA_LISTS]
+        if bad := [name for name, statements in lists if not isinstance(statements, list)]:
+            raise ValueError(f"{bad[0]}: expected a list")
+        rubric = [_statement(text, name) for name, statements in lists for text in statements]
+        row |= {"case_id": kqa_id(question), "query": question, "rubric": rubric}
+        row["advice"] = row.pop("Free_form_answer", "")
+    return row
+
+
+def _tagged(tags: object, prefix: str) -> str | None:
+    """The rest of the first tag that begins so."""
+    named = [t for t in tags if isinstance(t, str) and t.startswith(prefix)] if isinstance(tags, list) else []
+    return named[0].removeprefix(prefix) if named else None
+
+
+def _statement(text: object, category: str) -> Row:
+    # K-QA's comprehensiveness counts what an answer must have, each the same, and nothing else.
+    return {"criterion": text, "points": float(category == _KQA_LISTS[0]), "axis": category}
+
+
+def kqa_id(*parts: object) -> str:
+    """The id of K-QA's case, of its question, or of question, model and answer."""
+    return "kqa-" + digest_json(list(parts))[7:19]
+
+
+def kqa_rows(text: str, name: str) -> Iterator[tuple[int, Place, Mapping[str, Any]]]:
+    """The rows of K-QA's `NLI_medical_annotator.csv` (Manes et al. 2024), each with its line and its criterion.
+
+    A case is one answer to one question, a criterion one statement. Raises BadInput as `csv_rows`.
+    """
+    for line, values in csv_rows(text, name, (*KQA_COLUMNS, "label_0"), fold=False):
+        # Short rows have empty columns.
+        row = dict.fromkeys(KQA_COLUMNS, "") | dict(values)
+        yield line, (kqa_id(*(row[column] for column in KQA_COLUMNS[:3])), f"r{row.get('') or line}"), row
+
+
+def _kqa_statements(text: str, name: str) -> Iterator[tuple[str, Row]]:
+    """K-QA's labelled statements as cases: one for each answer, of the source that gave it."""
+    cases: dict[str, tuple[str, Row]] = {}
+    for line, (case_id, criterion_id), row in kqa_rows(text, name):
+        head = {"case_id": case_id, "query": row["Question"], "source": row["llm_x"], "rubric": []}
+        head["cluster"] = kqa_id(row["Question"])
+        _, case = cases.setdefault(case_id, (f"line {line}", head))
+        case["rubric"].append({"id": criterion_id, **_statement(row["claim"], row["category_x"])})
+    yield from cases.values()
+
+
+def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
+    """The answers of MEDIQA-2019's task 3, each with its place, its row as a case, and as an answer.
+
+    An answer's row has the experts' `score`, 1 to 4, None where the file has none (as the test set). Scores of 3
+    and 4 are the task's label "correct". Raises BadInput where the file is not XML.
+    """
+    try:
+        root = parse(text.encode())
+    except UnsafeXml as exc:
+        raise BadInput(f"{name}: {exc}") from exc
+    for question in root.iter("Question"):
+        asked = (question.findtext("QuestionText") or "").strip()
+        for answer in question.iter("Answer"):
+            qid, aid = question.get("QID", ""), answer.get("AID", "")
+            score = answer.get("ReferenceScore")
+            rubric = [
+                {"id": "correct", "criterion": "Answers the question correctly, if not completely.", "points": 1}
+            ]
+            case = {"case_id": aid, "query": asked, "cluster": qid, "rubric": rubric}
+            given = {"case_id": aid, "response": answer.findtext("AnswerText") or "",
+                     "score": int(score) if score in ("1", "2", "3", "4") else None}  # fmt: skip
+            yield f"question {qid}, answer {aid}", case, given
+
+
+def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
+    """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
+
+    HealthBench's are the rows of `…_allresults.json` (simple-evals), and with `field` "ideal_completion" the
+    physicians' own answers in the file of cases. Raises BadInput as the readers of the formats do.
+    """
+    if format_ in (Format.LIVEMEDBENCH, Format.JSONL):
+        return None
+    text = decode_text(read_bytes(path), path.name)[0]
+    if format_ is Format.MEDIQA:
+        return [given for _, _, given in mediqa_rows(text, path.name)]
+    if format_ is Format.HEALTHBENCH:
+        rows = [(row.get("prompt_id"), _completion(row, field)) for row in _results(text, path)]
+        return [{"case_id": case_id, "response": said} for case_id, said in rows if said is not None]
+    if not text.lstrip().startswith(("{", "[")):
+        answers = {place[0]: row["answer"] for _, place, row in kqa_rows(text, path.name)}
+        return [{"case_id": case_id, "response": answer} for case_id, answer in answers.items()]
+    return [
+        {"case_id": kqa_id(row.get("Question")), "response": row.get("result")} for row in _results(text, path)
+    ]
+
+
+def _results(text: str, path: Path) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = []
+    for where, row in _json(text, path.name):
+        if isinstance(row, str):
+            raise BadInput(f"{path.name}, {where}: {row}")
+        inner = row.get("metadata")
+        listed = inner.get("example_level_metadata") if isinstance(inner, dict) else [row]
+        rows += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+    return rows
+
+
+def _completion(row: Mapping[str, Any], field: str) -> object:
+    """An answer's text: the last message of a completion, or the physicians' ideal one."""
+    if field == IDEAL:
+        ideal = row.get("ideal_completions_data")
+        return ideal.get(IDEAL) if isinstance(ideal, dict) else None
+    given = row.get("completion")
+    last = given[-1] if isinstance(given, list) and given else given
+    return last.get("content") if isinstance(last, dict) else last
+
+
+def healthbench_gradings(path: Path) -> list[Row]:
+    """The verdicts of `…_allresults.json` as LiveMedBench's gradings. Raises BadInput if it has none."""
+    gradings: list[Row] = []
+    for row in _results(decode_text(read_bytes(path), path.name)[0], path):
+        items = [item for item in row.get("rubric_items") or () if isinstance(item, dict)]
+        scores = {
+            f"rubric_{place}": {"criterion": item.get("criterion"), "score": item.get("criteria_met")}
+            for place, item in enumerate(items, start=1)
+        }
+        gradings.append({"case_id": row.get("prompt_id"), "evaluations": scores})
+    if not any(grading["evaluations"] for grading in gradings):
+        raise BadInput(f"{path} holds no verdicts: no row has rubric_items with criteria_met")
+    return gradings
+
+
+def gradings_of(
+    cases: Sequence[EvaluationCase], verdicts: Mapping[Place, Mapping[str, bool | None]]
+) -> dict[str, list[Row]]:
+    """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last."""
+    raters = list(dict.fromkeys(rater for given in verdicts.values() for rater in given))
+    out: dict[str, list[Row]] = {}
+    for rater in [*raters, *(["majority"] if len(raters) > 2 else [])]:
+        out[rater] = []
+        for case in cases:
+            found = {c: _verdict(verdicts.get((case.case_id, c.id), {}), rater) for c in case.criteria}
+            evaluations = {
+                c.id: {"criterion": c.criterion, "score": met} for c, met in found.items() if met is not None
+            }
+            if evaluations:
+                out[rater].append({"case_id": case.case_id, "evaluations": evaluations})
+    return out
+
+
+def _verdict(given: Mapping[str, bool | None], rater: str) -> bool | None:
+    if rater != "majority" or rater in given:
+        return given.get(rater)
+    met, unmet = (sum(one is side for one in given.values()) for side in (True, False))
+    return None if met == unmet else met > unmet

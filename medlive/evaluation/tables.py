@@ -1,0 +1,115 @@
+"""Tables that people and other programs wrote: CSV, JSON Lines and JSON, each row with its place."""
+
+import csv
+import io
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from medlive.errors import BadInput
+
+FORMAT_HINT: Final = (
+    "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
+)
+_WORKBOOK: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+
+
+def decode_text(data: bytes, name: str) -> tuple[str, bool]:
+    """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
+
+    GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
+    encoding is taken for it. Raises BadInput if the file is empty or in an unsupported encoding.
+    """
+    if data.startswith(_WORKBOOK):
+        raise BadInput(f"{name} is a workbook or an archive, expected text", hint='save the sheet as "CSV UTF-8"')
+    utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
+    first: UnicodeDecodeError | None = None
+    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "gb18030"):
+        try:
+            text = data.decode(encoding)
+        except UnicodeDecodeError as exc:
+            first = first or exc
+            continue
+        if not text.strip():
+            raise BadInput(f"{name} is empty")
+        return text, encoding == "gb18030"
+    line, label = data[: first.start if first else 0].count(b"\n") + 1, "UTF-16" if utf16 else "UTF-8"
+    raise BadInput(f"{name}: line {line}: not valid {label}", hint='save the file as "CSV UTF-8"') from first
+
+
+def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+    """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
+
+    Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
+
+    Args:
+        text: The file's text.
+        name: The file's name, for messages.
+        needed: The columns that CSV must have, or their alternatives: "case_id|item".
+
+    Raises:
+        BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
+    """
+    if not text.lstrip().startswith(("{", "[")):
+        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed))
+        return
+    value = _json(text)
+    if isinstance(value, ValueError):
+        lines = enumerate(text.split("\n"), start=1)
+        values = [(f"line {number}", _json(line)) for number, line in lines if line.strip()]
+    else:
+        inner = value.get("ratings") if isinstance(value, dict) else value
+        listed = inner if isinstance(inner, list) else [value]
+        unit = "entry" if len(listed) != 1 or "\n" in text.strip() else "line"
+        values = [(f"{unit} {number}", one) for number, one in enumerate(listed, start=1)]
+    for place, one in values:
+        fault = str(one) if isinstance(one, ValueError) else f"expected an object, found a {type(one).__name__}"
+        yield place, one if isinstance(one, dict) else fault
+
+
+def _json(text: str) -> Any:
+    """The parsed JSON, or a ValueError that says why there is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as exc:
+        return ValueError(f"not valid JSON: {str(exc)[:80]}")
+
+
+def csv_rows(
+    text: str, name: str, needed: Sequence[str], *, fold: bool = True
+) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
+
+    Arguments and errors as for `read_table`; `fold` folds column names to lower case.
+    """
+    csv.field_size_limit(64 * 1024 * 1024)
+    before = 1 if text[:4].lower() == "sep=" else 0
+    header, known = "".join(text.split("\n")[before : before + 1]).lower(), "|".join(needed).lower().split("|")
+    delimiter = max(",;\t", key=lambda d: sum(column.strip(' "\r') in known for column in header.split(d)))
+    stream = io.StringIO(text, newline="")
+    for _ in range(before):
+        stream.readline()
+    reader = csv.reader(stream, delimiter=delimiter, strict=True)
+    line = 1 + before
+    try:
+        columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
+        _check_columns(columns, needed, f"{name}: line {line}")
+        line = reader.line_num + 1 + before
+        for fields in reader:
+            # Ignore trailing delimiters.
+            if any(value.strip() for value in fields[len(columns) :]):
+                raise BadInput(f"{name}: line {line}: {len(fields)} fields under {len(columns)} columns")
+            if any(fields):
+                yield line, dict(zip(columns, fields, strict=False))
+            line = reader.line_num + 1 + before
+    except csv.Error as exc:
+        why = "a quote is not closed" if "unexpected end" in str(exc) else str(exc)
+        raise BadInput(f"{name}: line {line}: {why}") from exc
+
+
+def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
+    if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
+        hint = f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint)
+    if len(set(columns) - {""}) < sum(map(bool, columns)):
+        raise BadInput(f"{where}: two columns have the same name")
