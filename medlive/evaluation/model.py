@@ -5,12 +5,16 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
-from typing import Any, Final, Self, get_type_hints
+from typing import TYPE_CHECKING, Any, Final, Self, get_type_hints
 
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from medlive.digest import digest_json, digest_text
 from medlive.errors import EndpointUnavailable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +102,17 @@ _IMPORTED: Final = ("cluster", "turns", "tags")
 def conversation(turns: Iterable[Turn]) -> str:
     """The turns as a text, each after its role, as HealthBench's grader is shown them."""
     return "\n\n".join(f"{turn.role}: {turn.content}" for turn in turns)
+
+
+def cluster_numbers(cases: Iterable[EvaluationCase]) -> "NDArray[np.int_] | None":
+    """Each case's cluster as a number from 0; None where every case is its own."""
+    names = [("case", c.case_id) if c.cluster is None else ("cluster", c.cluster) for c in cases]
+    places = {name: place for place, name in enumerate(dict.fromkeys(names))}
+    if len(places) == len(names):
+        return None
+    import numpy as np
+
+    return np.array([places[name] for name in names], dtype=np.int_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,5 @@
 """The seeded bootstrap, with one matrix of weights for every model and slice; paired comparisons; estimates."""
 
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -10,68 +9,87 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-Floats = NDArray[np.float64]
+from medlive.statistics.intervals import Floats as Floats
+from medlive.statistics.intervals import mean_bounds, paired
+
+Places = NDArray[np.int_]
 
 _TAILS: Final = ((1 - 0.95) / 2 * 100, 100 - (1 - 0.95) / 2 * 100)
 _CHUNK: Final = 16_000_000
 """Weights held at a time, so that memory stays flat however many clusters there are."""
 
 
-def weight_chunks(clusters: int, draws: int, seed: int) -> Iterator[Floats]:
-    """Rows of resampling weights, (some draws x clusters), `draws` rows in all: how often a draw, with
-    replacement, takes each cluster. The rows depend on the seed alone and not on how they are cut."""
-    if clusters * draws <= _CHUNK:
-        yield _kept(clusters, draws, seed)
+def weight_chunks(clusters: int | Places, draws: int, seed: int) -> Iterator[Floats]:
+    """Rows of resampling weights, (some draws x items), `draws` rows in all: how often a draw, with replacement,
+    takes each item's cluster.
+
+    `clusters` is the number of items that are each their own cluster, or each item's cluster, from 0. The rows
+    depend on the seed alone and not on how they are cut.
+    """
+    place = None if isinstance(clusters, int) else clusters
+    count = clusters if isinstance(clusters, int) else int(clusters.max(initial=-1)) + 1
+    items = count if place is None else len(place)
+    if items * draws <= _CHUNK:
+        yield _kept(count, draws, seed, None if place is None else place.astype(np.int64).tobytes())
         return
     rng = np.random.default_rng(seed)
-    step = max(1, _CHUNK // max(1, clusters))
+    step = max(1, _CHUNK // max(1, items))
     for start in range(0, draws, step):
-        yield _rows(rng, min(step, draws - start), clusters)
+        yield _rows(rng, min(step, draws - start), count, place)
 
 
 @lru_cache(maxsize=1)
-def _kept(clusters: int, draws: int, seed: int) -> Floats:
+def _kept(count: int, draws: int, seed: int, place: bytes | None) -> Floats:
     """The one matrix of a table, made once for its models, slices and pairs."""
-    return _rows(np.random.default_rng(seed), draws, clusters)
+    rng = np.random.default_rng(seed)
+    return _rows(rng, draws, count, None if place is None else np.frombuffer(place, dtype=np.int64))
 
 
-def _rows(rng: np.random.Generator, rows: int, clusters: int) -> Floats:
-    out = np.empty((rows, clusters))
+def _rows(rng: np.random.Generator, rows: int, count: int, place: Places | None) -> Floats:
+    out = np.empty((rows, count))
     for row in range(rows):
-        out[row] = np.bincount(rng.integers(0, clusters, size=clusters), minlength=clusters)
-    # A cluster's weights side by side: groups of clusters are taken out of it again and again.
-    return np.asfortranarray(out)
+        out[row] = np.bincount(rng.integers(0, count, size=count), minlength=count)
+    # An item's weights side by side: groups of items are taken out of it again and again.
+    return np.asfortranarray(out if place is None else out[:, place])
 
 
-def bootstrap_means(values: Floats, *, draws: int = 1000, seed: int = 0) -> Floats:
+def cluster_counts(known: NDArray[np.bool_], clusters: Places | None) -> Places:
+    """How many clusters have a known item, by column of `known` (items x columns); None: each item is its own."""
+    if clusters is None or not len(known):
+        return np.asarray(known.sum(axis=0))
+    order = np.argsort(clusters, kind="stable")
+    starts = np.flatnonzero(np.diff(clusters[order], prepend=-1))
+    return np.asarray(np.logical_or.reduceat(known[order], starts, axis=0).sum(axis=0))
+
+
+def bootstrap_means(values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None) -> Floats:
     """The mean of each column in each draw: (draws x columns).
 
     `values` is (items x columns), NaN where a column lacks an item; such items are left out of that column's mean.
-    A draw with nothing of a column is NaN.
+    A draw with nothing of a column is NaN. `clusters` gives each item's cluster; None: each item is its own.
     """
-    present = ~np.isnan(values)
-    sums, counts = np.where(present, values, 0.0), present.astype(np.float64)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return np.concatenate([(w @ sums) / (w @ counts) for w in weight_chunks(len(values), draws, seed)])
+    everything = np.zeros(len(values), dtype=np.int_)
+    return bootstrap_groups(values, everything, 1, draws=draws, seed=seed, clusters=clusters)[:, 0]
 
 
 def bootstrap_groups(
-    values: Floats, groups: NDArray[np.int_], count: int, *, draws: int = 1000, seed: int = 0
-) -> Floats:
+    values: Floats, groups: Places, count: int, *, draws: int = 1000, seed: int = 0,
+    clusters: Places | None = None,
+) -> Floats:  # fmt: skip
     """The mean of each column within each group in each draw: (draws x count x columns).
 
     `groups` gives each item's group, 0 to count-1, or -1 for none. All items are drawn, whatever their group, so
     that figures of different groups are paired. Otherwise as `bootstrap_means`.
     """
     present = ~np.isnan(values)
-    return bootstrap_ratios(
-        np.where(present, values, 0.0), present.astype(np.float64), groups, count, draws=draws, seed=seed
-    )
+    above, below = np.where(present, values, 0.0), present.astype(np.float64)
+    return bootstrap_ratios(above, below, groups, count, draws=draws, seed=seed, clusters=clusters)
 
 
 def bootstrap_ratios(
-    above: Floats, below: Floats, groups: NDArray[np.int_], count: int, *, draws: int = 1000, seed: int = 0
-) -> Floats:
+    above: Floats, below: Floats, groups: Places, count: int, *, draws: int = 1000, seed: int = 0,
+    clusters: Places | None = None,
+) -> Floats:  # fmt: skip
     """Σ above / Σ below over a draw's items, by group and column: (draws x count x columns); NaN for 0 / 0.
 
     Both are (items x columns), without NaN. As `bootstrap_groups` otherwise.
@@ -80,7 +98,7 @@ def bootstrap_ratios(
     members = [np.flatnonzero(groups == group) for group in range(count)]
     out = np.full((draws, count, columns), np.nan)
     start = 0
-    for weights in weight_chunks(len(above), draws, seed):
+    for weights in weight_chunks(len(above) if clusters is None else clusters, draws, seed):
         for group, rows in enumerate(members):
             if not len(rows):
                 continue
@@ -100,12 +118,17 @@ def interval(drawn: Floats) -> tuple[float, float] | None:
     return float(low), float(high)
 
 
-def intervals(drawn: Floats) -> tuple[Floats, Floats]:
-    """`interval` of every column at once, draws along the first axis: (lows, highs), NaN where no draw has one."""
+def bounds_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> tuple[Floats, Floats]:
+    """The 95 % interval of each column's mean (`mean_bounds`): (lows, highs), NaN for fewer than two clusters.
+
+    `values` is (items x columns), NaN where there is none; `drawn` is (draws x columns), their means.
+    """
+    known = ~np.isnan(values)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
-        found = np.nanpercentile(drawn, _TAILS, axis=0) if drawn.size else np.full((2, *drawn.shape[1:]), np.nan)
-    return found[0], found[1]
+        mean, spread = np.nanmean(values, axis=0), np.nanstd(drawn, axis=0)
+    unit = ((values >= 0) & (values <= 1) | ~known).all(axis=0)
+    return mean_bounds(mean, spread, cluster_counts(known, clusters), unit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,45 +148,46 @@ class Comparison:
     """The same, corrected for the number of comparisons."""
 
 
-def compare(names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0) -> list[Comparison]:
+def compare(
+    names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+) -> list[Comparison]:
     """Every pair of columns of `values` (items x columns, NaN where absent), paired on common items.
 
-    p is Student's, of the difference by its bootstrap standard error, for a percentile of 1,000 draws is too
-    coarse for Holm's correction over many pairs. With n items it has n - 1 degrees of freedom, the error is the
-    draws' times √(n / (n - 1)) (which makes it the t-test's), and p is never below 2^(1-n), which is all that n
-    signs could show.
+    Intervals and p are those of `medlive.statistics.intervals.paired`: a percentile of 1,000 draws is too coarse
+    for Holm's correction over many pairs. `clusters` as in `bootstrap_means`.
     """
     pairs = [(i, j) for i in range(len(names)) for j in range(i + 1, len(names))]
     # A block of columns at a time: 703 pairs of 38 models over 200,000 cases would not fit.
-    block = max(1, 4_000_000 // max(1, len(values)))
+    block = max(1, 2_000_000 // max(1, len(values)))
     raw: list[Comparison] = []
     for start in range(0, len(pairs), block):
         part = pairs[start : start + block]
         differences = np.stack([values[:, i] - values[:, j] for i, j in part], axis=1)
-        drawn = bootstrap_means(differences, draws=draws, seed=seed)
-        for column, (i, j) in enumerate(part):
-            raw.append(_pair(names[i], names[j], differences[:, column], drawn[:, column]))
+        known = ~np.isnan(differences)
+        found = compare_paired(differences, draws=draws, seed=seed, clusters=clusters)
+        for k, (i, j) in enumerate(part):
+            mean, low, high = (None if np.isnan(x) else float(x) for x in found[:3, k])
+            n, p = int(known[:, k].sum()), float(found[3, k])
+            raw.append(Comparison(names[i], names[j], n, mean, low, high, p, 1.0))
     return [replace(c, p_holm=p) for c, p in zip(raw, holm([c.p for c in raw]), strict=True)]
 
 
-def _pair(first: str, second: str, differences: Floats, drawn: Floats) -> Comparison:
-    known = differences[~np.isnan(differences)]
-    n, bounds = len(known), interval(drawn)
-    if not n or bounds is None:
-        return Comparison(first, second, n, None, None, None, 1.0, 1.0)
-    mean = float(known.mean())
-    return Comparison(first, second, n, mean, *bounds, _p_of(mean, float(np.nanstd(drawn)), n), 1.0)
-
-
-def _p_of(difference: float, spread: float, n: int) -> float:
-    if abs(difference) < 1e-12 or n < 2:
-        return 1.0
-    freedom = n - 1
-    floor = 2.0**-freedom if freedom < 1000 else 0.0
-    if spread <= 1e-12:
-        return floor
-    t = difference / spread * math.sqrt(freedom / n)
-    return max(floor, incomplete_beta(freedom / 2, 0.5, freedom / (freedom + t * t)))
+def compare_paired(
+    differences: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+) -> Floats:
+    """The mean, low, high and p of each column of differences (items x columns, NaN for absent): (4 x columns)."""
+    sides = np.concatenate([np.maximum(differences, 0.0), np.maximum(-differences, 0.0)], axis=1)
+    drawn = bootstrap_means(sides, draws=draws, seed=seed, clusters=clusters)
+    known = ~np.isnan(differences)
+    unit = (np.abs(differences) <= 1).sum(axis=0) == known.sum(axis=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RuntimeWarning)  # NumPy warns of columns that are all NaN
+        gains, losses = np.nanmean(sides, axis=0).reshape(2, -1)
+        counts = cluster_counts(known, clusters)
+        total = np.nansum(np.abs(differences), axis=0)
+        size = np.where(total > 0, np.nansum(differences**2, axis=0) / np.maximum(total, 1e-300), 1.0)
+        ends = paired(gains, losses, np.minimum(size, 1.0), drawn.reshape(len(drawn), 2, -1), counts, unit)
+        return np.stack([gains - losses, *ends])
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -211,33 +235,6 @@ def tie_groups(
         worse = sum((other, name) in below for other in order)
         standings.append(Standing(name, group, 1 + better, len(order) - worse))
     return standings
-
-
-def incomplete_beta(a: float, b: float, x: float) -> float:
-    """The regularised incomplete beta function I_x(a, b) for a, b > 0 and x in [0, 1]."""
-    if x <= 0 or x >= 1:
-        return 0.0 if x <= 0 else 1.0
-    front = math.exp(math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b) + a * math.log(x) + b * math.log1p(-x))
-    if x < (a + 1) / (a + b + 2):
-        return front * _fraction(a, b, x) / a
-    return 1 - front * _fraction(b, a, 1 - x) / b
-
-
-def _fraction(a: float, b: float, x: float) -> float:
-    """The continued fraction of I_x(a, b), by Lentz's method; it converges in O(√max(a, b)) steps."""
-    tiny = 1e-300
-    c, d = 1.0, 1.0 / (1 - (a + b) * x / (a + 1) or tiny)
-    value = d
-    for m in range(1, 10_000):
-        even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
-        odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
-        for term in (even, odd):
-            d = 1.0 / (1 + term * d or tiny)
-            c = 1 + term / c or tiny
-            value *= c * d
-        if abs(c * d - 1) < 1e-15:
-            break
-    return value
 
 
 LEAST_CLUSTERS: Final = 5

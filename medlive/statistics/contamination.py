@@ -14,9 +14,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from medlive.statistics.bootstrap import Floats, bootstrap_groups, interval, weight_chunks
+from medlive.statistics.bootstrap import Floats, Places, bootstrap_groups, bounds_of, interval, weight_chunks
+from medlive.statistics.intervals import gap_bounds
 
-Sides = NDArray[np.int_]
+Sides = Places
 
 _BLOCK: Final = 2_000_000
 """Random numbers, or products, held at a time."""
@@ -33,10 +34,11 @@ class Mean:
     high: float | None
 
 
-def mean_of(values: Floats, drawn: Floats) -> Mean:
-    """The mean of the known values, with the interval of its draws."""
+def mean_of(values: Floats, drawn: Floats, clusters: Places | None = None) -> Mean:
+    """The mean of the known values, with its interval by the draws of clusters."""
     known = values[~np.isnan(values)]
-    low, high = (interval(drawn) if len(known) > 1 else None) or (None, None)
+    ends = (float(end[0]) for end in bounds_of(values[:, None], drawn[:, None], clusters))
+    low, high = (None if math.isnan(end) else end for end in ends)
     return Mean(len(known), float(known.mean()) if len(known) else None, low, high)
 
 
@@ -58,15 +60,28 @@ class Drop:
     """Whether every permutation was tried."""
 
 
-def drop(values: Floats, sides: Sides, *, draws: int = 1000, seed: int = 0, permutations: int = 0) -> Drop:
-    """The drop between the two sides, with its bootstrap interval and, for `permutations` > 0, its p-value."""
+def drop(
+    values: Floats, sides: Sides, *, draws: int = 1000, seed: int = 0, permutations: int = 0,
+    clusters: Places | None = None,
+) -> Drop:  # fmt: skip
+    """The drop between the two sides, with its interval over draws of clusters and, for `permutations` > 0, its p.
+
+    The interval combines those of the two means (MOVER); of values that are not all in [0, 1], differences of two
+    runs say, it is the percentile of the draws.
+    """
     sides = np.where(np.isnan(values), -1, sides)
     pre, post = values[sides == 0], values[sides == 1]
     if not len(pre) or not len(post):
         ends = [float(x.mean()) if len(x) else None for x in (pre, post)]
         return Drop(len(pre), len(post), ends[0], ends[1], None, None, None, None, False)
-    drawn = bootstrap_groups(values[:, None], sides, 2, draws=draws, seed=seed)[:, :, 0]
+    drawn = bootstrap_groups(values[:, None], sides, 2, draws=draws, seed=seed, clusters=clusters)[:, :, 0]
     low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
+    before, after = (mean_of(np.where(sides == k, values, np.nan), drawn[:, k], clusters) for k in (0, 1))
+    if before.low is None or after.low is None:
+        low = high = None
+    elif min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 1:
+        parts = [(m.mean, m.low, m.high) for m in (before, after)]
+        low, high = (float(end) for end in gap_bounds(*np.array(parts)))
     p, exact = permutation_p(values, sides, permutations, seed) if permutations else (None, False)
     first, second = float(pre.mean()), float(post.mean())
     return Drop(len(pre), len(post), first, second, first - second, low, high, p, exact)
@@ -119,11 +134,13 @@ class Effect:
     """Models whose scores enter, those of interest included."""
 
 
-def seen_effect(values: Floats, seen: NDArray[np.bool_], *, draws: int = 1000, seed: int = 0) -> Effect | None:
+def seen_effect(
+    values: Floats, seen: NDArray[np.bool_], *, draws: int = 1000, seed: int = 0, clusters: Places | None = None
+) -> Effect | None:
     """δ of y(item, model) = ability(model) + difficulty(item) + δ · seen(item, model), by least squares.
 
     `values` is (items x models), NaN for a cell that is left out, and `seen` of the same shape. The interval is by
-    a bootstrap over items. None where the cells do not tell δ from abilities and difficulties.
+    a bootstrap over clusters. None where the cells do not tell δ from abilities and difficulties.
     """
     present = ~np.isnan(values)
     kept = present.any(axis=0)
@@ -142,7 +159,7 @@ def seen_effect(values: Floats, seen: NDArray[np.bool_], *, draws: int = 1000, s
         whole_gram += a.sum(axis=0)
         whole_right += b.sum(axis=0)
     drawn = []
-    for weights in weight_chunks(len(values), draws, seed):
+    for weights in weight_chunks(len(values) if clusters is None else clusters, draws, seed):
         gram, right = np.zeros((len(weights), models, models)), np.zeros((len(weights), models))
         for block in blocks:
             a, b = _normal_parts(filled[block], present[block], treated[block])
@@ -247,6 +264,7 @@ def adjusted_drop(
     *,
     draws: int = 1000,
     seed: int = 0,
+    clusters: Places | None = None,
 ) -> Adjusted:
     """The drop when side 1 is re-weighted to side 0's shares of `strata` (each item's, 0 to count - 1).
 
@@ -263,7 +281,7 @@ def adjusted_drop(
     starts = np.concatenate([[0], np.cumsum(n[filled])[:-1]]).astype(np.int_)
     drawn = []
     if len(rows) and both.any():
-        for weights in weight_chunks(len(values), draws, seed):
+        for weights in weight_chunks(len(values) if clusters is None else clusters, draws, seed):
             taken = weights[:, order]
             counts, sums = np.zeros((len(weights), 2 * count)), np.zeros((len(weights), 2 * count))
             counts[:, filled] = np.add.reduceat(taken, starts, axis=1)

@@ -18,11 +18,11 @@ from medlive.statistics.bootstrap import (
     Floats,
     bootstrap_means,
     estimate,
-    incomplete_beta,
     no_estimate,
     weight_chunks,
     with_interval,
 )
+from medlive.statistics.intervals import incomplete_beta
 
 LEAST: Final = 3
 """Fewer points lie on a line anyway."""

@@ -4,16 +4,16 @@ Open-book runs are compared with closed-book runs on what neither can have seen.
 """
 
 import calendar
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 
 from medlive.evaluation.asking.registry import EMPTY, Basis, Candidate, Cutoff, Registry
-from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
 from medlive.evaluation.scoring.metrics import Metric
@@ -148,10 +148,11 @@ class _Study:
 
     def __init__(self, table: ScoreTable, registry: Registry, permutations: int) -> None:
         self._registry, self._permutations = registry, permutations
-        self._draws, self._seed = table.draws, table.seed
         self._labels = [model.label for model in table.models]
         self._infos = [model.run.run.info for model in table.models]
         self._cases, self._values = score_matrix(table)
+        clusters = cluster_numbers(self._cases)
+        self._how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": clusters}
         self._cutoffs = [registry.cutoff(info.model) for info in self._infos]
         self._sides = np.stack([self._side(cutoff) for cutoff in self._cutoffs], axis=1)
         days = [_day(case) for case in self._cases]
@@ -175,7 +176,7 @@ class _Study:
         sizes = [int((scored & (sides == side)).sum()) for side in (0, 1)]
         enough = min(sizes) >= FEW
         permutations = self._permutations if enough else 0
-        found = drop(values, sides, draws=self._draws, seed=self._seed, permutations=permutations)
+        found = drop(values, sides, permutations=permutations, **self._how)
         undated = int((scored & (sides < 0)).sum())
         effect, against = self._did(column)
         notes = {
@@ -193,8 +194,8 @@ class _Study:
 
     def _paper(self, values: Floats, sides: Sides) -> PaperFigure:
         both = np.stack([values, np.where(sides == 1, values, np.nan)], axis=1)
-        drawn = bootstrap_means(both, draws=self._draws, seed=self._seed)
-        full, post = mean_of(both[:, 0], drawn[:, 0]), mean_of(both[:, 1], drawn[:, 1])
+        drawn = bootstrap_means(both, **self._how)
+        full, post = (mean_of(both[:, k], drawn[:, k], self._how["clusters"]) for k in (0, 1))
         if full.mean is None or post.mean is None:
             return PaperFigure(full, post, None, None, None)
         low, high = interval(drawn[:, 0] - drawn[:, 1]) or (None, None)
@@ -217,7 +218,7 @@ class _Study:
         cells = np.concatenate([own[:, None], rest], axis=1)
         seen = np.zeros(cells.shape, dtype=np.bool_)
         seen[:, 0] = self._sides[:, column] == 0
-        effect = seen_effect(cells, seen, draws=self._draws, seed=self._seed)
+        effect = seen_effect(cells, seen, **self._how)
         return effect, tuple(self._labels[place] for place in others)
 
     def pooled(self) -> Effect | None:
@@ -229,7 +230,7 @@ class _Study:
                 first.setdefault(info.model, place)
         columns = list(first.values())
         cells = np.where(self._sides[:, columns] >= 0, self._values[:, columns], np.nan)
-        return seen_effect(cells, self._sides[:, columns] == 0, draws=self._draws, seed=self._seed)
+        return seen_effect(cells, self._sides[:, columns] == 0, **self._how)
 
     def _placebo(self, values: Floats, sides: Sides, cutoff: Cutoff, found: Drop) -> PlaceboTable | None:
         if found.difference is None:
@@ -249,7 +250,7 @@ class _Study:
             numbers = {name: place for place, name in enumerate(strata)} | {"": -1}
             codes = np.array([numbers[name] for name in names], dtype=np.int_)
             values, sides = self._values[:, column], self._sides[:, column]
-            adjusted = adjusted_drop(values, sides, codes, len(strata), draws=self._draws, seed=self._seed)
+            adjusted = adjusted_drop(values, sides, codes, len(strata), **self._how)
             yield Mix(by, adjusted, tuple(strata))
 
     def _difficulty(self, column: int) -> list[str] | None:
@@ -278,7 +279,8 @@ class _Study:
         weeks = [_release_day(case.first_release) for case in self._cases]
         newer = np.array([week is not None and week > than for week in weeks], dtype=np.bool_)
         own = np.where(newer, values, np.nan)
-        return mean_of(own, bootstrap_means(own[:, None], draws=self._draws, seed=self._seed)[:, 0]), than
+        drawn = bootstrap_means(own[:, None], **self._how)[:, 0]
+        return mean_of(own, drawn, self._how["clusters"]), than
 
     def arms(self) -> Iterator[ArmDrop]:
         """Every run in the threads' own words against each other run of its model that was asked the same way."""
@@ -290,7 +292,7 @@ class _Study:
                 same_template = info.template.name == RAW or info.template == of.template
                 if of.model == info.model and not of.raw and of.open_book is info.open_book and same_template:
                     gap = self._values[:, raw] - self._values[:, other]
-                    figures = drop(gap, self._sides[:, raw], draws=self._draws, seed=self._seed)
+                    figures = drop(gap, self._sides[:, raw], **self._how)
                     yield ArmDrop(info.model, self._labels[raw], self._labels[other], figures)
 
 
@@ -370,19 +372,22 @@ def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> 
     columns = (scores[:, closed], scores[:, opened])
     both = np.array([side is False for side in sides], dtype=np.bool_) & ~np.isnan(columns[0] + columns[1])
     first, second = (np.where(both, column, np.nan) for column in columns)
-    (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), draws=table.draws, seed=table.seed)
+    how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": cluster_numbers(cases)}
+    (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), **how)
+    baseline, of_closed_book, of_open_book = (_mean(column, table, how) for column in (columns[0], first, second))
     of_open, of_closed = table.models[opened], table.models[closed]
     return BookArm(
         of_open.run.run.info.model, of_closed.label, of_closed.run.run.info.template.name, of_open.label,
-        of_open.run.run.info.template.name, cutoff, cutoff is not None, _mean(columns[0], table),
-        _mean(first, table), _mean(second, table), pair.n, pair.difference, pair.low, pair.high,
+        of_open.run.run.info.template.name, cutoff, cutoff is not None, baseline,
+        of_closed_book, of_open_book, pair.n, pair.difference, pair.low, pair.high,
         pair.p if pair.n >= FEW else None, None,
     )  # fmt: skip
 
 
-def _mean(values: Floats, table: ScoreTable) -> Mean:
-    drawn = bootstrap_means(values[:, None], draws=table.draws, seed=table.seed)[:, 0]
-    if table.metric is Metric.PAPER:
-        return mean_of(values, drawn)
-    found = mean_of(values, np.clip(drawn, 0.0, 1.0))
-    return found if found.mean is None else replace(found, mean=min(1.0, max(0.0, found.mean)))
+def _mean(values: Floats, table: ScoreTable, how: Mapping[str, Any]) -> Mean:
+    drawn = bootstrap_means(values[:, None], **how)[:, 0]
+    found = mean_of(values, drawn, how["clusters"])
+    if table.metric is Metric.PAPER or found.mean is None:
+        return found
+    ends = (None if x is None else min(1.0, max(0.0, x)) for x in (found.mean, found.low, found.high))
+    return Mean(found.n, *ends)

@@ -2,16 +2,17 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from medlive.evaluation.asking.registry import Cutoff
-from medlive.evaluation.model import EvaluationCase
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.scoring.metrics import MOST, CaseScore, Metric
 from medlive.evaluation.scoring.published import published_mean
-from medlive.statistics.bootstrap import Floats, bootstrap_groups, bootstrap_ratios, intervals
+from medlive.statistics.bootstrap import Floats, bootstrap_groups, bootstrap_ratios, bounds_of, cluster_counts
+from medlive.statistics.intervals import mean_bounds
 
 Places = NDArray[np.int_]
 
@@ -116,9 +117,13 @@ class Grid:
 
     def __init__(self, scored: Sequence[Sequence[CaseScore]], metric: Metric, draws: int, seed: int) -> None:
         """`scored` holds each model's cases, no case twice."""
-        self._scored, self._draws, self._seed = scored, draws, seed
+        self._scored = scored
         self._published, self._clips_mean = metric is Metric.PUBLISHED, metric is not Metric.PAPER
+        cases_by_id = {c.case.case_id: c.case for m in reversed(scored) for c in m}
         order = {cid: place for place, cid in enumerate(dict.fromkeys(c.case.case_id for m in scored for c in m))}
+        self.clusters = cluster_numbers(cases_by_id[cid] for cid in order)
+        """Of each item; None: each is its own."""
+        self._how: dict[str, Any] = {"draws": draws, "seed": seed, "clusters": self.clusters}
         self._rows = [np.array([order[c.case.case_id] for c in cases], dtype=np.int_) for cases in scored]
         # Scores and their bounds, NaN for no score, and for a case that the bounds are not over.
         self._points = np.full((3, len(order), len(scored)), np.nan)
@@ -207,13 +212,14 @@ class Grid:
                 graded = self._by_item(batch.row[own], (~np.isnan(verdicts)).astype(np.float64))
                 # NaN equals neither, so ungraded criteria are not errors.
                 wrong = self._by_item(batch.row[own], (verdicts == negative).astype(np.float64))
-                drawn = bootstrap_ratios(wrong, graded, everything, 1, draws=self._draws, seed=self._seed)
-                lows, highs = intervals(drawn)
+                drawn = bootstrap_ratios(wrong, graded, everything, 1, **self._how)
+                rates = wrong.sum(axis=0) / np.maximum(graded.sum(axis=0), 1)
+                counts = cluster_counts(graded > 0, self.clusters)
+                ends = np.stack(mean_bounds(rates, drawn[:, 0].std(axis=0), counts))
                 for column, place in enumerate(batch.models):
                     n, errors = int(graded[:, column].sum()), int(wrong[:, column].sum())
                     if n:
-                        low, high = (_end(ends[0, column], n) for ends in (lows, highs))
-                        out[place].append(AxisErrors(axis, n, errors, low, high))
+                        out[place].append(AxisErrors(axis, n, errors, *map(_end, ends[:, column])))
         return [tuple(found) for found in out]
 
     def _by_item(self, row: Places, values: Floats) -> Floats:
@@ -236,16 +242,18 @@ class Grid:
 
     def _estimates(self, points: Sequence[Floats], groups: Places, count: int) -> list[list[Estimate]]:
         """By group and column of `points`: scores and their bounds, each (items x columns)."""
-        drawn = bootstrap_groups(points[0], groups, count, draws=self._draws, seed=self._seed)
-        lows, highs = intervals(np.clip(drawn, 0.0, 1.0) if self._clips_mean else drawn)
+        drawn = bootstrap_groups(points[0], groups, count, **self._how)
         out = []
         for group in range(count):
             rows = np.flatnonzero(groups == group)
             (n, mean), (of, least), (_, most) = (self._means(values[rows]) for values in points)
+            clusters = None if self.clusters is None else self.clusters[rows]
+            ends = np.stack(bounds_of(points[0][rows], drawn[:, group], clusters))
+            ends = np.clip(ends, 0.0, 1.0) if self._clips_mean else ends
             out.append([
                 Estimate(
-                    int(n[i]), float(mean[i]) if n[i] else None, _end(lows[group, i], n[i]),
-                    _end(highs[group, i], n[i]), float(least[i]), float(most[i]), int(of[i]),
+                    int(n[i]), float(mean[i]) if n[i] else None, _end(ends[0, i]), _end(ends[1, i]),
+                    float(least[i]), float(most[i]), int(of[i]),
                 )
                 for i in range(points[0].shape[1])
             ])  # fmt: skip
@@ -258,9 +266,9 @@ class Grid:
         return n, np.clip(mean, 0.0, 1.0) if self._clips_mean else mean
 
 
-def _end(bound: float, n: int) -> float | None:
-    """An interval's end; None for a single case, or if no draw had a case."""
-    return float(bound) if n > 1 and not np.isnan(bound) else None
+def _end(bound: float) -> float | None:
+    """An interval's end; None for a single cluster, or if no draw had a case."""
+    return None if np.isnan(bound) else float(bound)
 
 
 def _published(estimate: Estimate, figures: Sequence[float]) -> Estimate:

@@ -161,7 +161,7 @@ def score_runs(
         shared = _common_ids(labels, scored)
         scored, in_runs = _only(shared, scored), _only(shared, in_runs)
     grid = Grid(scored, metric, draws, seed)
-    comparisons = compare(labels, grid.score, draws=draws, seed=seed)
+    comparisons = compare(labels, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
     cutoffs = [registry.cutoff(run.run.info.model) for run in runs]
     overall, sliced, axes = grid.overall(), grid.slices(cutoffs), grid.axis_errors()
     means = {label: e.mean for label, e in zip(labels, overall, strict=True) if e.mean is not None}

@@ -21,8 +21,9 @@ from medlive.statistics.agreement import (
     macro_f1_of_tables,
     rater_sums,
 )
-from medlive.statistics.bootstrap import LEAST_CLUSTERS, estimate, incomplete_beta, ratio_of, weight_chunks
+from medlive.statistics.bootstrap import LEAST_CLUSTERS, estimate, ratio_of, weight_chunks
 from medlive.statistics.correlation import Kind, correlate, kendall, kendall_p, pearson, pearson_p, spearman
+from medlive.statistics.intervals import incomplete_beta
 from tests.support.agreement import ac1, ac1_raters, kappa, macro_f1
 from tests.support.oracles import oracle
 

@@ -22,16 +22,6 @@ from medlive.statistics.bootstrap import (
 )
 
 
-def test_the_interval_covers_the_truth_about_as_often_as_it_says() -> None:
-    rng = np.random.default_rng(11)
-    # 300 experiments of 80 items are 300 columns: one weight matrix serves them all.
-    values = rng.beta(2, 3, size=(80, 300))
-    drawn = bootstrap_means(values, draws=600, seed=1)
-    bounds = [interval(drawn[:, i]) for i in range(300)]
-    covered = sum(1 for b in bounds if b is not None and b[0] <= 0.4 <= b[1])
-    assert 0.91 <= covered / 300 <= 0.985
-
-
 def test_draws_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = np.concatenate(list(weight_chunks(17, 50, 9)))
     assert whole.shape == (50, 17)
@@ -85,10 +75,11 @@ def test_a_handful_of_cases_proves_nothing() -> None:
     assert (lonely.n, lonely.difference, lonely.p_holm) == (0, None, 1.0)
 
 
-@pytest.mark.parametrize("n", [6, 9, 40])
+@pytest.mark.parametrize("n", [6, 9, 40, 400])
 def test_p_of_a_pair_is_the_paired_t_tests_down_to_what_signs_can_show(n: int) -> None:
     rng = np.random.default_rng(n)
-    values = rng.random((n, 8)) + np.linspace(0, 0.3, 8)
+    # Beyond [0, 1] the interval is Student's; within, it comes to the same for many items.
+    values = 10 * (rng.random((n, 8)) + np.linspace(0, 0.3, 8)) / (1 if n < 400 else 20)
     for pair in compare(list("abcdefgh"), values, draws=3000):
         first, second = (values[:, "abcdefgh".index(name)] for name in (pair.first, pair.second))
         asked = abs(stats.ttest_rel(first, second).statistic)
