@@ -112,6 +112,7 @@ def run(
     found = wait_for(_ask(case_set, out, asking, chosen, book, arm, calls, budget, batch))
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
+        _say_all(case_set.notes)
     elif isinstance(found, BatchWritten):
         print_written(found, as_json, none_left="every case has an answer: no file was written")
     else:

@@ -10,15 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    ValidationError,
-    model_validator,
-)
+from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
@@ -35,35 +27,30 @@ Row = dict[str, Any]
 
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _KQA_LISTS: Final = ("Must_have", "Nice_to_have")
-_HEALTHBENCH: Final = {"prompt_id": "case_id", "prompt": "turns", "rubrics": "rubric", "example_tags": "tags"}
-"""HealthBench's fields as medlive names them."""
-_UNREAD: Final = ("canary", "ideal_completions_data", "Sources", "ICD_10_diag")
+_UNREAD: Final = {"canary", "Sources", "ICD_10_diag"}
 """Fields of the formats that no score rests on."""
+MEDIQA_CRITERION: Final = "Answers the question correctly, if not completely."
+"""What MEDIQA's label 1 says: an expert score of 3 or 4."""
 IDEAL: Final = "ideal_completion"
 """The response field that stands for the physicians' own answers in HealthBench's file of cases."""
 
 
 class Format(StrEnum):
-    """Whose file it is."""
+    """Whose file it is (docs/importing.md)."""
 
     LIVEMEDBENCH = "livemedbench"
     HEALTHBENCH = "healthbench"
-    """simple-evals' JSONL: prompt_id, prompt, rubrics, example_tags."""
     KQA = "kqa"
-    """questions_w_answers.jsonl, or the statements that physicians labelled, NLI_medical_annotator.csv."""
     MEDIQA = "mediqa"
-    """MEDIQA-2019, task 3: questions with answers that experts scored from 1 to 4."""
     JSONL = "jsonl"
 
 
-def _not_blank(text: str) -> str:
-    if not text.strip():
-        raise ValueError("it is empty")
-    return text
+_NOT_BLANK: Final = r"\S"
+_Text = Annotated[str, Field(pattern=_NOT_BLANK)]
 
 
-_Text = Annotated[str, AfterValidator(_not_blank)]
-_Id = Annotated[_Text, BeforeValidator(lambda value: str(value) if type(value) is int else value)]
+def _named(ours: str, theirs: str, default: Any = ...) -> Any:
+    return Field(default, validation_alias=AliasChoices(theirs, ours))
 
 
 class _Part(BaseModel):
@@ -84,19 +71,22 @@ class _CriterionRow(_Part):
 
 
 class _CaseRow(_Part):
-    case_id: _Id
-    turns: list[_TurnRow] = []
+    """A case; each second name is HealthBench's, or K-QA's."""
+
+    case_id: int | _Text = _named("case_id", "prompt_id")
+    turns: list[_TurnRow] = _named("turns", "prompt", [])
     narrative: str = ""
     query: str = ""
-    advice: str = ""
-    rubric: list[_CriterionRow] = []
+    advice: str = _named("advice", "Free_form_answer", "")
+    rubric: list[_CriterionRow] = _named("rubric", "rubrics", [])
+    ideal_completions_data: dict[str, Any] | None = None
     language: str | None = None
     post_time: str = ""
     source: str | None = None
     theme: str | None = None
     specialty: str | None = None
-    cluster: _Id | None = None
-    tags: list[str] = []
+    cluster: int | _Text | None = None
+    tags: list[str] = _named("tags", "example_tags", [])
 
     @model_validator(mode="after")
     def _asks(self) -> "_CaseRow":
@@ -114,22 +104,28 @@ class _CaseRow(_Part):
         turns = tuple(Turn(turn.role, turn.content) for turn in self.turns)
         narrative = conversation(turns[:-1]) if turns else self.narrative
         query = turns[-1].content if turns else self.query
-        criteria = tuple(
-            EvaluationCriterion(c.id or f"rubric_{place}", c.criterion, float(c.points), c.axis, tuple(c.tags))
+        criteria = [
+            EvaluationCriterion(c.id or f"rubric_{place}", c.criterion, float(c.points), axis, tuple(c.tags))
             for place, c in enumerate(self.rubric, start=1)
-        )
+            for axis in [c.axis or _tagged(c.tags, "axis:")]
+        ]
+        case_id, cluster = str(self.case_id), None if self.cluster is None else str(self.cluster)
+        ideal = (self.ideal_completions_data or {}).get(IDEAL)
         return EvaluationCase(
-            case_id=self.case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
-            narrative=narrative, query=query, advice=self.advice, criteria=criteria, post_time=self.post_time,
-            month=month_of(self.post_time), source=self.source, theme=self.theme, specialty=self.specialty,
-            cluster=self.cluster, turns=turns, tags=tuple(self.tags),
+            case_id=case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
+            narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
+            post_time=self.post_time, month=month_of(self.post_time), source=self.source,
+            theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=cluster,
+            turns=turns, tags=tuple(self.tags),
         )  # fmt: skip
 
     def unknown(self) -> Iterator[str]:
         """The names of fields that medlive does not know; of turns and criteria after `turns.` and `rubric.`."""
         parts: list[tuple[str, Sequence[_Part]]] = [("", [self]), ("turns.", self.turns), ("rubric.", self.rubric)]
         for prefix, rows in parts:
-            yield from dict.fromkeys(prefix + name for row in rows for name in row.model_extra or {})
+            yield from {
+                prefix + name: None for row in rows for name in row.model_extra or {} if name not in _UNREAD
+            }
 
 
 def format_of(path: Path) -> Format:
@@ -161,56 +157,52 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         try:
             if isinstance(raw, str):
                 raise ValueError(raw)
-            row = _CaseRow.model_validate(_as_case_row(raw, format_))
+            row = _CaseRow.model_validate(_kqa_case(raw) if format_ is Format.KQA else raw)
         except ValueError as exc:
-            notes.append(f"{path.name}, {where}: {_cause(exc, format_)}; left out")
+            notes.append(f"{path.name}, {where}: {_cause(exc)}; left out")
             continue
         for name in row.unknown():
             unknown.setdefault(name, []).append(where)
-        if row.case_id in found:
-            notes.append(f"{path.name}, {where}: case {row.case_id!r} is in {found[row.case_id][0]}; left out")
-        else:
-            found[row.case_id] = where, row.case()
+        case = row.case()
+        before, _ = found.setdefault(case.case_id, (where, case))
+        if before != where:
+            notes.append(f"{path.name}, {where}: case {case.case_id!r} is in {before}; left out")
     if not found:
         raise BadInput(f"{path} holds no {format_.value} case" + (f" ({notes[0]})" if notes else ""))
-    notes += [f"field {name!r} is not read: {len(at)} rows, first {at[0]}" for name, at in unknown.items()]
+    notes += [f"{path.name}: not read: {name!r} ({len(at)} rows, first {at[0]})" for name, at in unknown.items()]
     cases = tuple(case for _, case in found.values())
     notes += _irregular(list(found.values()))
     return CaseSet(cases, format_.value, path.name, digest_bytes(read_bytes(path)), None, tuple(notes))
 
 
-def _cause(exc: ValueError, format_: Format) -> str:
+def _cause(exc: ValueError) -> str:
     if not isinstance(exc, ValidationError):
         return str(exc)
-    first, names = exc.errors(include_url=False)[0], {ours: theirs for theirs, ours in _HEALTHBENCH.items()}
-    loc = list(first["loc"])
-    if loc and format_ is Format.HEALTHBENCH:
-        loc[0] = names.get(str(loc[0]), loc[0])
+    first = exc.errors(include_url=False)[0]
+    why = "it is empty" if first.get("ctx", {}).get("pattern") == _NOT_BLANK else first["msg"]
     # Places count from 1, as lines do.
-    where = ".".join(str(part + 1) if isinstance(part, int) else part for part in loc)
-    return f"{where}: {first['msg']}".removeprefix(": ").replace("Value error, ", "")
+    where = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
+    return f"{where}: {why}".removeprefix(": ").replace("Value error, ", "")
 
 
 def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
-    first: dict[str, str] = {}
+    first: dict[str, tuple[str, str | None]] = {}
     for where, case in found:
-        if (before := first.setdefault(case.question, where)) != where and case.cluster is None:
+        before, cluster = first.setdefault(case.question, (where, case.cluster))
+        if before != where and (cluster is None or cluster != case.cluster):
             yield f"{where}: case {case.case_id!r} has the prompt of {before}, and no cluster that joins them"
         if len(set(case.turns)) < len(case.turns):
             yield f"{where}: case {case.case_id!r} has a turn twice"
     for what, without in {
         "criterion; they are asked and have no score": [w for w, c in found if not c.criteria],
-        "criterion with positive points; they have no score": [
-            w for w, c in found if c.criteria and c.positive_points <= 0
-        ],
         "cluster, as others have; each stands for itself": [w for w, c in found if c.cluster is None],
     }.items():
         if without and (len(without) < len(found) or not what.startswith("cluster")):
             yield f"{len(without)} of {len(found)} cases have no {what} (first: {without[0]})"
 
 
-def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Row | str]]:
+def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """The rows of a file that are a case each, with their places; or why one is none."""
     text = decode_text(read_bytes(path), path.name)[0]
     if format_ is Format.MEDIQA:
@@ -218,9 +210,7 @@ def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Row | str]]:
     elif format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
         yield from _kqa_statements(text, path.name)
     else:
-        yield from (
-            (where, dict(row) if isinstance(row, Mapping) else row) for where, row in _json(text, path.name)
-        )
+        yield from _json(text, path.name)
 
 
 def _json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
@@ -229,32 +219,24 @@ def _json(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] | str]]
     return read_table(text, name, ())
 
 
-def _as_case_row(raw: Row, format_: Format) -> Row:
-    row = {name: value for name, value in raw.items() if format_ is Format.JSONL or name not in _UNREAD}
-    if format_ is Format.HEALTHBENCH:
-        row = {_HEALTHBENCH.get(name, name): value for name, value in row.items()}
-        if isinstance(row.get("rubric"), list):
-            row["rubric"] = [
-                {"axis": _tagged(item.get("tags"), "axis:"), **item} if isinstance(item, dict) else item
-                for item in row["rubric"]
-            ]
-        ideal = raw.get("ideal_completions_data")
-        advice = ideal.get(IDEAL) if isinstance(ideal, dict) else None
-        return {"theme": _tagged(row.get("tags"), "theme:"), "advice": advice or "", **row}
-    if format_ is Format.KQA and "Question" in row:
+def _kqa_case(raw: Mapping[str, Any]) -> Row:
+    """A row of K-QA's questions, or of its statements, as a case."""
+    row = dict(raw)
+    if "Question" in row:
         question, lists = row.pop("Question"), [(name, row.pop(name, [])) for name in _KQA_LISTS]
         if bad := [name for name, statements in lists if not isinstance(statements, list)]:
             raise ValueError(f"{bad[0]}: expected a list")
         rubric = [_statement(text, name) for name, statements in lists for text in statements]
-        row |= {"case_id": kqa_id(question), "query": question, "rubric": rubric}
-        row["advice"] = row.pop("Free_form_answer", "")
+        kept = [one for one in rubric if not isinstance(text := one["criterion"], str) or text.strip()]
+        row |= {"case_id": kqa_id(question), "query": question, "rubric": kept}
+        if len(kept) < len(rubric):
+            row["empty statements"] = True
     return row
 
 
-def _tagged(tags: object, prefix: str) -> str | None:
+def _tagged(tags: Sequence[str], prefix: str) -> str | None:
     """The rest of the first tag that begins so."""
-    named = [t for t in tags if isinstance(t, str) and t.startswith(prefix)] if isinstance(tags, list) else []
-    return named[0].removeprefix(prefix) if named else None
+    return next((tag.removeprefix(prefix) for tag in tags if tag.startswith(prefix)), None)
 
 
 def _statement(text: object, category: str) -> Row:
@@ -302,11 +284,8 @@ def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
     for question in root.iter("Question"):
         asked = (question.findtext("QuestionText") or "").strip()
         for answer in question.iter("Answer"):
-            qid, aid = question.get("QID", ""), answer.get("AID", "")
-            score = answer.get("ReferenceScore")
-            rubric = [
-                {"id": "correct", "criterion": "Answers the question correctly, if not completely.", "points": 1}
-            ]
+            qid, aid, score = question.get("QID", ""), answer.get("AID", ""), answer.get("ReferenceScore")
+            rubric = [{"id": "correct", "criterion": MEDIQA_CRITERION, "points": 1}]
             case = {"case_id": aid, "query": asked, "cluster": qid, "rubric": rubric}
             given = {"case_id": aid, "response": answer.findtext("AnswerText") or "",
                      "score": int(score) if score in ("1", "2", "3", "4") else None}  # fmt: skip
@@ -316,59 +295,44 @@ def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
 def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     """The answers of a file in a benchmark's own format, as LiveMedBench's responses; None: it has no own format.
 
-    HealthBench's are the rows of `…_allresults.json` (simple-evals), and with `field` "ideal_completion" the
-    physicians' own answers in the file of cases. Raises BadInput as the readers of the formats do.
+    HealthBench's are the rows of `…_allresults.json` (simple-evals), with their verdicts as LiveMedBench's
+    `evaluations`; with `field` "ideal_completion" the physicians' own answers in the file of cases. Raises
+    BadInput for a file that is not of the format.
     """
     if format_ in (Format.LIVEMEDBENCH, Format.JSONL):
         return None
     text = decode_text(read_bytes(path), path.name)[0]
     if format_ is Format.MEDIQA:
         return [given for _, _, given in mediqa_rows(text, path.name)]
-    if format_ is Format.HEALTHBENCH:
-        rows = [(row.get("prompt_id"), _completion(row, field)) for row in _results(text, path)]
-        return [{"case_id": case_id, "response": said} for case_id, said in rows if said is not None]
-    if not text.lstrip().startswith(("{", "[")):
+    if format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
         answers = {place[0]: row["answer"] for _, place, row in kqa_rows(text, path.name)}
         return [{"case_id": case_id, "response": answer} for case_id, answer in answers.items()]
-    return [
-        {"case_id": kqa_id(row.get("Question")), "response": row.get("result")} for row in _results(text, path)
-    ]
-
-
-def _results(text: str, path: Path) -> list[Mapping[str, Any]]:
-    rows: list[Mapping[str, Any]] = []
+    rows: list[Row] = []
     for where, row in _json(text, path.name):
         if isinstance(row, str):
             raise BadInput(f"{path.name}, {where}: {row}")
-        inner = row.get("metadata")
-        listed = inner.get("example_level_metadata") if isinstance(inner, dict) else [row]
-        rows += [one for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-    return rows
+        if format_ is Format.KQA:
+            rows.append({"case_id": kqa_id(row.get("Question")), "response": row.get("result")})
+            continue
+        # simple-evals' file is one object, with a row for each example.
+        listed = row["metadata"].get("example_level_metadata") if isinstance(row.get("metadata"), dict) else [row]
+        rows += (
+            [_result(one, field) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
+        )
+    return [row for row in rows if row["response"] is not None]
 
 
-def _completion(row: Mapping[str, Any], field: str) -> object:
-    """An answer's text: the last message of a completion, or the physicians' ideal one."""
-    if field == IDEAL:
-        ideal = row.get("ideal_completions_data")
-        return ideal.get(IDEAL) if isinstance(ideal, dict) else None
-    given = row.get("completion")
+def _result(row: Mapping[str, Any], field: str) -> Row:
+    """A row of HealthBench's results: the last message of its completion, or the ideal one, and its verdicts."""
+    given = (row.get("ideal_completions_data") or {}).get(IDEAL) if field == IDEAL else row.get("completion")
     last = given[-1] if isinstance(given, list) and given else given
-    return last.get("content") if isinstance(last, dict) else last
-
-
-def healthbench_gradings(path: Path) -> list[Row]:
-    """The verdicts of `…_allresults.json` as LiveMedBench's gradings. Raises BadInput if it has none."""
-    gradings: list[Row] = []
-    for row in _results(decode_text(read_bytes(path), path.name)[0], path):
-        items = [item for item in row.get("rubric_items") or () if isinstance(item, dict)]
-        scores = {
-            f"rubric_{place}": {"criterion": item.get("criterion"), "score": item.get("criteria_met")}
-            for place, item in enumerate(items, start=1)
-        }
-        gradings.append({"case_id": row.get("prompt_id"), "evaluations": scores})
-    if not any(grading["evaluations"] for grading in gradings):
-        raise BadInput(f"{path} holds no verdicts: no row has rubric_items with criteria_met")
-    return gradings
+    verdicts = {
+        f"rubric_{place}": {"criterion": item.get("criterion"), "score": item["criteria_met"]}
+        for place, item in enumerate(row.get("rubric_items") or (), start=1)
+        if isinstance(item, dict) and "criteria_met" in item
+    }
+    answer = last.get("content") if isinstance(last, dict) else last
+    return {"case_id": row.get("prompt_id"), "response": answer, "evaluations": verdicts}
 
 
 def gradings_of(
@@ -376,21 +340,18 @@ def gradings_of(
 ) -> dict[str, list[Row]]:
     """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last."""
     raters = list(dict.fromkeys(rater for given in verdicts.values() for rater in given))
+    if len(raters) > 2:
+        raters.append("majority")
+        verdicts = {place: {**given, "majority": _majority(given)} for place, given in verdicts.items()}
     out: dict[str, list[Row]] = {}
-    for rater in [*raters, *(["majority"] if len(raters) > 2 else [])]:
-        out[rater] = []
+    for rater in raters:
         for case in cases:
-            found = {c: _verdict(verdicts.get((case.case_id, c.id), {}), rater) for c in case.criteria}
-            evaluations = {
-                c.id: {"criterion": c.criterion, "score": met} for c, met in found.items() if met is not None
-            }
-            if evaluations:
-                out[rater].append({"case_id": case.case_id, "evaluations": evaluations})
+            found = {c: verdicts.get((case.case_id, c.id), {}).get(rater) for c in case.criteria}
+            given = {c.id: {"criterion": c.criterion, "score": met} for c, met in found.items() if met is not None}
+            out.setdefault(rater, []).append({"case_id": case.case_id, "evaluations": given})
     return out
 
 
-def _verdict(given: Mapping[str, bool | None], rater: str) -> bool | None:
-    if rater != "majority" or rater in given:
-        return given.get(rater)
+def _majority(given: Mapping[str, bool | None]) -> bool | None:
     met, unmet = (sum(one is side for one in given.values()) for side in (True, False))
     return None if met == unmet else met > unmet

@@ -10,7 +10,7 @@ from typing import Any
 from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import RunResult, import_answers
-from medlive.evaluation.cases.benchmarks import Format, answer_rows, healthbench_gradings
+from medlive.evaluation.cases.benchmarks import Format, answer_rows
 from medlive.evaluation.cases.livemedbench import (
     case_entry,
     file_stem,
@@ -87,8 +87,7 @@ def import_run(
     torn: list[str] = []
     by_rater: Mapping[str, Sequence[Mapping[str, Any]]] = ratings or {}
     if grades and ratings is None:
-        healthbench = format_ is Format.HEALTHBENCH
-        by_rater = {"": healthbench_gradings(grades) if healthbench else read_grade_entries(grades, torn)}
+        by_rater = {"": answer_rows(grades, format_, "") or read_grade_entries(grades, torn)}
     prompt = load_template(template) if template else None
     result = import_answers(
         out, found, answers, model, created_at, parameters=parameters, arm=arm,
