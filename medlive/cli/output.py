@@ -194,22 +194,29 @@ class Tick(Protocol):
 
 
 @contextmanager
-def progress(what: str) -> Iterator[Tick]:
-    """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends."""
+def progress(what: str, spent: object = "") -> Iterator[Tick]:
+    """A progress line on stderr; on no terminal, as in a log, a line a minute and one when the work ends.
+
+    `spent`, such as a budget, is shown beside it as it stands then.
+    """
     if stderr.is_terminal and logs.for_people():
         columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        with Progress(*columns, TimeElapsedColumn(), console=stderr) as bar:
-            task = bar.add_task(what, total=None)
+        shown = (*columns, TimeElapsedColumn(), TextColumn("{task.fields[spent]}"))
+        with Progress(*shown, console=stderr) as bar:
+            task = bar.add_task(what, total=None, spent=spent)
             yield lambda done, total=None: bar.update(task, completed=done, total=total)
         return
-    last, printed = 0, time.monotonic()
+    last, printed = "0", time.monotonic()
 
     def count(done: int, total: int | None = None) -> None:
         nonlocal last, printed
-        last = done
+        last = f"{done}" + ("" if total is None else f" of {total}, {total - done} left")
         if (now := time.monotonic()) - printed >= _A_MINUTE:
             printed = now
-            say(f"{what}: {done}" + ("" if total is None else f" of {total}"))
+            say(line())
+
+    def line() -> str:
+        return "; ".join(filter(None, (f"{what}: {last}", str(spent))))
 
     yield count
-    say(f"{what}: {last}")
+    say(line())

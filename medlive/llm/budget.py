@@ -101,6 +101,10 @@ class Budget:
         """A call got no reply: nothing is charged but the call."""
         self._ended(estimate)
 
+    def __str__(self) -> str:
+        money = "cost unknown" if self.unpriced else f"{self.usd:.4f} US dollars"
+        return f"spent {self.calls} calls, {self.tokens:,} tokens, {money}"
+
     def as_json(self) -> dict[str, Any]:
         """What was spent, as a run reports it; `usd` is None when a call's cost is unknown."""
         return {

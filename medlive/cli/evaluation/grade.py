@@ -1,6 +1,7 @@
 """`medlive eval grade|judge-direct`: verdicts about a run's answers, or one score of each."""
 
 from dataclasses import asdict
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from typer import Option
@@ -43,12 +44,20 @@ def grade(
 ) -> None:
     """Grade a run's answers; without --grader by the role of config/models.toml. Exit status 1 while criteria
     are ungraded, 3 where no call was answered."""
+    grade_answers(run_dir, by, mode, cache, calls, calls.budget(), repeats, as_json)
+
+
+def grade_answers(
+    run_dir: Path, by: Grader, mode: str, cache: Cache, calls: Calls, budget: "Budget", repeats: int = 1,
+    as_json: bool = False,
+) -> None:  # fmt: skip
+    """Grade, or plan it, and print how the grades stand. Raises CheckFailed, EndpointUnavailable."""
     from medlive.evaluation.grading.grade import grade_run
     from medlive.evaluation.grading.judge import Judge
     from medlive.evaluation.grading.plan import plan_grading
     from medlive.evaluation.grading.repeats import repeat_run
 
-    which, budget = read_mode(mode), calls.budget()
+    which = read_mode(mode)
 
     def judged_by(engine: "Engine") -> Judge:
         judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
@@ -61,11 +70,11 @@ def grade(
 
     async def ask(engine: "Engine", **how: Any) -> "tuple[Judge, GradeResult, RepeatResult | None]":
         judge, shared = judged_by(engine), cache.open(engine)
-        with progress("criteria") as tick:
+        with progress("criteria", budget) as tick:
             done = await grade_run(run_dir, engine, mode=which, cache=shared, progress=tick, **how)
         if repeats == 1 or done.stopped:
             return judge, done, None
-        with progress("repeated verdicts") as tick:
+        with progress("repeated verdicts", budget) as tick:
             again = await repeat_run(run_dir, engine, repeats=repeats, mode=which, progress=tick, **how)
         return judge, done, again
 

@@ -2,6 +2,7 @@
 
 import typer
 
+from medlive.cli.evaluation.all import all_
 from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
@@ -16,6 +17,7 @@ for command in (
     run, grade, score, report, contamination, audit, bundle, verify_bundle, leaderboard, meta, judge_direct,
 ):  # fmt: skip
     app.command()(command)
+app.command("all")(all_)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")

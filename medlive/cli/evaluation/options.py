@@ -3,7 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -232,6 +232,20 @@ def print_plan(about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json
     _say_limits(plan, budget)
 
 
+def print_plans(plans: "Mapping[str, Plan]", budget: "Budget") -> "Plan":
+    """Print what several stages would take, and which limits would end the work before; all of it as one plan."""
+
+    stages = list(plans.values())
+    counts = {name: sum(getattr(p, name) for p in stages) for name in ("calls", "input_tokens", "output_tokens")}
+    whole = replace(stages[-1], **counts, usd=_sum(p.usd for p in stages), seconds=_sum(p.seconds for p in stages))
+    columns = ["calls", "input_tokens", "output_tokens", "usd", "seconds"]
+    rows = [[name, *(_rounded(getattr(p, x)) for x in columns)] for name, p in {**plans, "all": whole}.items()]
+    print_table(["stage", *(name.replace("_", " ") for name in columns)], rows)
+    say("estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown")
+    _say_limits(whole, budget)
+    return whole
+
+
 def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
     shown = {name: value for name, value in about.items() if name != "path"}
     print_table(
@@ -247,6 +261,12 @@ def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
         say(f"money unknown: the model has no price under [prices] in {models_file()}")
     if plan.seconds is None and plan.calls:
         say("time unknown: too few calls of this model are on record to take its latency from")
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    """None where one of them is unknown."""
+    found = list(values)
+    return None if None in found else sum(value or 0.0 for value in found)
 
 
 def _rounded(value: float | None) -> float | None:

@@ -106,21 +106,26 @@ def run(
     settings = read_settings()
     chosen = asking.candidate(settings, calls)
     book = asking.book(settings)
-    case_set, arm = _select(settings, _load(settings, cases, unverified), part, limit, asking)
+    case_set, arm = select_cases(settings, load_set(settings, cases, unverified), part, limit, asking)
     _check_batch(out, batch, replace_, calls.dry_run)
     budget = calls.budget()
-    found = wait_for(_ask(case_set, out, asking, chosen, book, arm, calls, budget, batch))
+    found = wait_for(ask_model(case_set, out, asking, chosen, book, arm, calls, budget, batch))
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
         _say_all(case_set.notes)
     elif isinstance(found, BatchWritten):
         print_written(found, as_json, none_left="every case has an answer: no file was written")
     else:
-        done = replace(found, notes=(*case_set.notes, *found.notes))
-        _check_answers(done, _print_answers(done, as_json, budget))
+        report_answers(found, case_set, budget, as_json)
 
 
-def _select(
+def report_answers(found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False) -> None:
+    """Print how a run stands. Raises CheckFailed or EndpointUnavailable where answers are missing."""
+    done = replace(found, notes=(*cases.notes, *found.notes))
+    _check_answers(done, _print_answers(done, as_json, budget))
+
+
+def select_cases(
     settings: "Settings", cases: "CaseSet", part: CaseFilter, limit: int | None, asking: Asking
 ) -> "tuple[CaseSet, str | None]":
     """The cases that are asked about, and the arm of the run."""
@@ -147,7 +152,7 @@ def _check_batch(out: Path, batch: Path | None, replace: bool, dry_run: bool) ->
     check_batch_out(batch, replace)
 
 
-async def _ask(
+async def ask_model(
     cases: "CaseSet",
     out: Path,
     asking: Asking,
@@ -186,7 +191,7 @@ async def _ask(
             prompt = load_template(template)
             await begin_run(cases, out, use=use, created_at=now(), prompt=prompt, open_book=book)
             return write_answers(out, batch)
-        with progress(f"answers of {model}") as tick:
+        with progress(f"answers of {model}", budget) as tick:
             return await run_model(
                 cases, engine.complete, out, use=use, created_at=now(), template=template,
                 concurrency=calls.concurrency, progress=tick, open_book=book,
@@ -194,7 +199,8 @@ async def _ask(
             )  # fmt: skip
 
 
-def _load(settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None) -> "CaseSet":
+def load_set(settings: "Settings", cases: str, unverified: bool, format_: "Format | None" = None) -> "CaseSet":
+    """The cases at a path or of a version, verified unless that is not wanted. Raises BadInput, CheckFailed."""
     from medlive.evaluation.cases.load import load_cases
 
     try:
@@ -280,7 +286,7 @@ def import_(
 
     settings = read_settings()
     form = one_of("--format", Format, format_) if format_ else None
-    case_set = select(_load(settings, cases, unverified, form), Selection(**part.given()))
+    case_set = select(load_set(settings, cases, unverified, form), Selection(**part.given()))
     if form is None:
         form = Format.LIVEMEDBENCH if case_set.origin == "snapshot" else Format(case_set.origin)
     place = _place(settings, cases)

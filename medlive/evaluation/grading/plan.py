@@ -4,12 +4,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
 
-from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.asking.plan import CHARACTERS_A_TOKEN, Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.asking.run import AN_ANSWER
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
 from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.grading.repeats import later_rounds
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, gradable
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, Grade, Mode, Origin, gradable
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.wire import Price
@@ -25,29 +26,41 @@ def plan_grading(
     price: Price | None = None,
     cache: GradeCache | None = None,
     repeats: int = 1,
+    ahead: Sequence[EvaluationCase] = (),
 ) -> Plan:
     """What `grade_run`, and `repeat_run` after it, would ask, if no reply had to be asked for twice.
 
+    `ahead` are the cases of a run that may not have begun: those without an answer are taken to get one of
+    AN_ANSWER tokens.
     `about` counts criteria of answers that can be graded, verdicts of the run folder and of the cache, and
     verdicts of rounds after the first that are asked for besides.
     """
-    run = open_run(run_dir)
-    answers, _ = run.answers()
+    run = None if ahead and not (run_dir / "run.json").exists() else open_run(run_dir)
+    answers, known = (run.answers()[0], run.cases) if run else ({}, ahead)
+    answered = {case.case_id for case, _ in gradable(known, answers)}
+    answers = answers | {c.case_id: _assumed(c) for c in ahead if c.case_id not in answered}
     judge = Judge(identity, mode, allow_unpinned=allow_unpinned)
     record = read_record(run_dir / GRADES, judge.digest)
-    total = sum(len(case.criteria) for case, _ in gradable(run.cases, answers))
-    settled = total - sum(len(work.criteria) for work in open_work(run.cases, answers, judge, record))
-    cached = sum(1 for _ in find_cached(cache, run.cases, answers, judge, record))
-    later = list(later_rounds(run, judge, repeats))
+    total = sum(len(case.criteria) for case, _ in gradable(known, answers))
+    settled = total - sum(len(work.criteria) for work in open_work(known, answers, judge, record))
+    cached = sum(1 for _ in find_cached(cache, known, answers, judge, record))
+    later = list(later_rounds(run, judge, repeats)) if run else []
     repeated = sum(len(work.criteria) for work in later)
-    cases = {case.case_id: case for case in run.cases}
+    cases = {case.case_id: case for case in known}
     return plan_calls(
-        (_call(judge, work) for work in chain(open_work(run.cases, answers, judge, record), later)),
+        (_call(judge, work) for work in chain(open_work(known, answers, judge, record), later)),
         _samples(cases, answers, judge, read_grades(run_dir / GRADES)[0]),
         about={"criteria": total, "settled": settled, "cached": cached, "repeated": repeated},
         price=price,
         concurrency=concurrency,
     )
+
+
+def _assumed(case: EvaluationCase) -> Answer:
+    """An answer of AN_ANSWER tokens in the case's language."""
+    letter, script = ("字", "Han") if case.language == "zh" else ("a", "ASCII")
+    text = letter * round(AN_ANSWER * CHARACTERS_A_TOKEN[script])
+    return Answer(case.case_id, AnswerState.OK, text, "stop", "")
 
 
 def _samples(

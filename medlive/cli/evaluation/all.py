@@ -1,0 +1,206 @@
+"""`medlive eval all`: from cases to a report in one command, which goes on where it was killed."""
+
+import os
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from typer import Option
+
+from medlive.cli.evaluation.grade import grade_answers
+from medlive.cli.evaluation.options import (
+    Cache,
+    Calls,
+    CasesOption,
+    Grader,
+    MetricOption,
+    ModeOption,
+    Scoring,
+    SignedErrata,
+    UnpinnedOption,
+    plan_or_ask,
+    print_plans,
+    read_mode,
+)  # fmt: skip
+from medlive.cli.evaluation.run import (
+    Asking,
+    UnverifiedOption,
+    ask_model,
+    load_set,
+    report_answers,
+    select_cases,
+)  # fmt: skip
+from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
+from medlive.cli.options import CaseFilter, grouped, read_settings
+from medlive.cli.output import progress, say, wait_for
+from medlive.errors import BadInput, CheckFailed, UsageError
+
+if TYPE_CHECKING:
+    from medlive.config import RoleSettings, Settings
+    from medlive.evaluation.asking.plan import Plan
+    from medlive.llm.budget import Budget
+    from medlive.llm.engine import Engine
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judging:
+    """Who grades, and how."""
+
+    grader: Annotated[str | None, Option(help="The grader's model id [the configured grader].")] = None
+    grader_url: Annotated[str | None, Option(help="The grader's endpoint [the model's].")] = None
+    grader_key_env: Annotated[str | None, Option(metavar="NAME", help="Its key's variable [the model's].")] = None
+    mode: ModeOption = "rubric"
+    allow_unpinned: UnpinnedOption = False
+
+    def at(self, settings: "Settings", model: "RoleSettings") -> Grader:
+        """The grader, by default at the model's endpoint; the configured one where that is named, or none is."""
+        if self.grader_url is None and self.grader in (None, settings.roles.grader.model):
+            return Grader(allow_unpinned=self.allow_unpinned)
+        address = self.grader_url or model.base_url
+        return Grader(grader=self.grader, base_url=address, allow_unpinned=self.allow_unpinned)
+
+    def calls(self, by: Grader, model: "RoleSettings", calls: Calls) -> Calls:
+        """How it is called: as the model is, with its own parameters, and with the model's key at its endpoint."""
+        own = model.api_key_env if by.base_url == model.base_url else None
+        return replace(calls, parameters="{}", api_key_env=self.grader_key_env or own)
+
+
+@grouped
+def all_(
+    cases: CasesOption,
+    out: Annotated[Path, Option(help="The folder for the run and the report; an existing one is continued.")],
+    *,
+    from_: Annotated[
+        str | None, Option("--from", metavar="URL_OR_FOLDER", help="Where to fetch a version [publish.base_url].")
+    ] = None,
+    asking: Asking,
+    judging: Judging,
+    part: CaseFilter,
+    limit: Annotated[int | None, Option(min=1, help="At most so many cases, always the same ones.")] = None,
+    unverified: UnverifiedOption = False,
+    cache: Cache,
+    calls: Calls,
+    metric: MetricOption = "paper",
+    errata: SignedErrata,
+    yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
+) -> None:
+    """Fetch or verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
+
+    Prints what it would take and asks first; a budget holds for all calls together. The same command goes on where
+    it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
+    """
+    if (out / "run.json").exists():
+        raise UsageError(f"{out} is a run folder", hint="name another folder: the run goes into its folder run")
+    settings, run = read_settings(), out / "run"
+    chosen, book = asking.candidate(settings, calls), asking.book(settings)
+    place = _fetch(settings, _pinned(cases, run), from_, run, errata.public_key)
+    case_set, arm = select_cases(settings, load_set(settings, place, unverified), part, limit, asking)
+    by, budget = judging.at(settings, chosen), calls.budget()
+    judge_calls = judging.calls(by, chosen, calls)
+
+    def ask(dry_run: bool) -> Any:
+        how = replace(calls, dry_run=dry_run)
+        return wait_for(ask_model(case_set, run, asking, chosen, book, arm, how, budget, None))
+
+    def plan_grades(engine: "Engine", price: Any, **how: Any) -> "Plan":
+        from medlive.evaluation.grading.plan import plan_grading
+        from medlive.service.wiring import check_priced
+
+        check_priced(budget.max_usd, {engine.identity.model: price})
+        shared, mode = cache.open(engine), read_mode(judging.mode)
+        return plan_grading(
+            run, engine.identity, mode=mode, cache=shared, price=price, ahead=case_set.cases, **how
+        )
+
+    grades = plan_or_ask(replace(judge_calls, dry_run=True), by, budget, plan_grades, _never)
+    total = print_plans({"answers": ask(dry_run=True), "grades": grades}, budget)
+    if calls.dry_run:
+        return
+    if total.calls and not yes:
+        _confirm()
+
+    def score() -> None:
+        from medlive.report.render import write_report
+
+        table = scored([run], Scoring(metric=metric), errata)
+        print_scores(table)
+        for warning in table.warnings:
+            say(warning)
+        print(write_report(table, out / "report", registry=registry_of(None)).page)
+        check_scored(table)
+
+    _work_through(
+        {
+            "answers": lambda: report_answers(ask(dry_run=False), case_set, budget),
+            "grades": lambda: grade_answers(run, by, judging.mode, cache, judge_calls, budget),
+            "score and report": score,
+        },
+        budget,
+    )
+
+
+def _work_through(stages: dict[str, Callable[[], None]], budget: "Budget") -> None:
+    """Do one stage after the other; what is missing after one does not end the next, a spent budget does.
+
+    Raises the first CheckFailed at the end, all else at once.
+    """
+    failures: list[CheckFailed] = []
+    for number, (name, work) in enumerate(stages.items(), start=1):
+        say(f"stage {number} of {len(stages)}: {name}; {budget}")
+        try:
+            work()
+        except CheckFailed as exc:
+            failures.append(exc)
+            if budget.stopped:
+                break
+    if failures:
+        raise failures[0]
+
+
+def _confirm() -> None:
+    """Ask on the terminal. Raises UsageError where there is none, CheckFailed for a no."""
+    if not sys.stdin.isatty():
+        raise UsageError("nobody is there to confirm the plan", hint="--yes begins without asking")
+    if not typer.confirm("Begin?", err=True):
+        raise CheckFailed("the plan was not confirmed; nothing was sent")
+
+
+def _pinned(cases: str, run: Path) -> str:
+    """The cases; of a run that was begun with the latest snapshot of its day, that one."""
+    from medlive.evaluation.runs.folder import read_info
+
+    return read_info(run).cases.name if cases == "latest" and (run / "run.json").exists() else cases
+
+
+def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key: str | None) -> str:
+    """Where the cases lie; a version is fetched first where a place to fetch from is named or configured, unless a
+    run with it has begun. Raises UsageError, and what fetching raises."""
+    from medlive.integrity.signing import public_key_of
+    from medlive.publishing.download import fetch_snapshot
+    from medlive.service.paths import snapshot_folder, snapshots_path
+    from medlive.snapshot.model import week_end
+
+    version = cases.removeprefix("medlive-")
+    if os.path.lexists(cases) or not (version == "latest" or week_end(version)):
+        if source is not None:
+            raise UsageError(f"--from fetches a version, and --cases {cases} is none")
+        return cases
+    if (run / "run.json").exists():
+        with suppress(BadInput):
+            return str(snapshot_folder(settings, version))
+    section = settings.publish
+    if (place := source or section.base_url or (section.at if section.to == "folder" else None)) is None:
+        return cases
+    with progress("bytes fetched") as tick:
+        work = fetch_snapshot(place, version, snapshots_path(settings), public_key_of(key), progress=tick)
+        done = wait_for(work)
+    say(f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}")
+    return str(done.path)
+
+
+async def _never(_: "Engine", **__: Any) -> "Plan":
+    raise AssertionError("with dry_run nothing is asked")
