@@ -37,10 +37,11 @@ async def work_through(
         if stopped:
             return
         try:
-            done += await work(item)
+            found = await work(item)
         except BudgetSpent as exc:
             stopped = exc.message
             return
+        done += found
         if progress:
             progress(done, total)
 

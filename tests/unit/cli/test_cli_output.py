@@ -15,13 +15,16 @@ def test_a_log_gets_a_line_now_and_then_and_one_at_the_end(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO, "medlive")
-    with output.progress("criteria") as tick:
+    spent = ["1 call"]
+    with output.progress("criteria", spent) as tick:
         tick(1, 9)
         monkeypatch.setattr(output, "_A_MINUTE", 0.0)
         time.sleep(0.001)
         tick(5, 9)
+        spent[0] = "2 calls"
         tick(6)
-    assert caplog.messages == ["criteria: 5 of 9", "criteria: 6", "criteria: 6"]
+    ends = "criteria: 6; ['2 calls']"
+    assert caplog.messages == ["criteria: 5 of 9, 4 left; ['1 call']", ends, ends]
 
 
 def test_a_result_is_written_over_nothing_and_over_a_file_only_where_that_is_said(tmp_path: Path) -> None:

@@ -106,3 +106,17 @@ async def test_every_item_is_done_once_and_few_at_a_time() -> None:
     await pool.for_each(iter(range(50)), one, 4)
     assert sorted(done) == list(range(50))
     assert most == 4
+
+
+async def test_calls_that_end_together_are_all_counted() -> None:
+    seen: list[tuple[int, int]] = []
+
+    async def work(item: int) -> int:
+        await asyncio.sleep(0)
+        return item
+
+    def progress(done: int, total: int) -> None:
+        seen.append((done, total))
+
+    await pool.work_through(range(1, 5), work, 4, done=2, total=12, progress=progress)
+    assert [seen[0], seen[-1]] == [(2, 12), (12, 12)]

@@ -1,0 +1,196 @@
+"""`medlive eval all` as users run it: kills at every stage, a question first, budgets, and its exit statuses."""
+
+import asyncio
+import json
+import os
+import shutil
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.__main__ import run
+from medlive.llm.engine import Reply, Request
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.rules.server import serve
+from medlive.publishing.publish import publish
+from medlive.publishing.target import FolderTarget
+from medlive.snapshot.describe.feed import Place
+from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
+from tests.support.publishing import a_snapshot, prepared
+from tests.support.releases import case, release
+
+ROOT = Path(__file__).parents[2]
+CASES = 5
+RULES = RulesEngine().identity.model
+
+
+@pytest.fixture
+def snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in ("OPENAI_API_KEY", "MEDLIVE_SNAPSHOTS", "MEDLIVE_CONFIG"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    return release(tmp_path / "snapshots", "2026.W46", [case(f"ml-{i}") for i in range(CASES)]).path
+
+
+def command(cases: object, url: str, out: Path, *more: object) -> list[str]:
+    return [
+        "eval", "all", "--cases", str(cases), "--model", "sample-generic", "--base-url", url, "--grader", RULES,
+        "--out", str(out), *map(str, more),
+    ]  # fmt: skip
+
+
+async def here(*arguments: str) -> int:
+    return await asyncio.to_thread(run, list(arguments))
+
+
+def rows(path: Path) -> list[Any]:
+    return [json.loads(line) for line in path.read_bytes().splitlines()]
+
+
+async def until(holds: Callable[[], bool], process: asyncio.subprocess.Process) -> None:
+    while not holds():
+        assert process.returncode is None, await process.communicate()
+        await asyncio.sleep(0.02)
+
+
+async def test_a_kill_at_any_stage_costs_the_calls_under_way(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, asked = tmp_path / "out", 0
+
+    def count(_: int) -> None:
+        nonlocal asked
+        asked += 1
+
+    async with serve(RulesEngine, latency_ms=150, faults=count) as url:
+        mine = command(snapshot, url, out, "--yes", "--concurrency", 1, "--no-cache")
+        # In the middle of the answers, then of the grades.
+        for calls in (2, CASES + 3):
+            process = await asyncio.create_subprocess_exec(
+                sys.executable, "-m", "medlive", *mine, cwd=ROOT, env=dict(os.environ),
+                stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
+            )  # fmt: skip
+            await until(lambda most=calls: asked >= most, process)  # type: ignore[misc]
+            process.send_signal(signal.SIGKILL)
+            await process.communicate()
+            assert not (out / "report").exists()
+        assert len(rows(out / "run" / "grades.jsonl")) > 0
+        assert await here(*mine) == 0, capsys.readouterr().err
+        told = capsys.readouterr()
+        assert asked <= 2 * CASES + 2, "more than the two calls under way was asked twice"
+        assert "stage 2 of 3: grades; spent 0 calls" in told.err
+        page = out / "report" / "index.html"
+        assert str(page) in told.out
+        answers = {row["case_id"] for row in rows(out / "run" / "responses.jsonl")}
+        assert len(answers) == len(rows(out / "run" / "responses.jsonl")) == CASES
+        # What was lost after the last call is made again, without a question since nothing is spent.
+        before = asked
+        shutil.rmtree(page.parent)
+        assert await here(*(word for word in mine if word != "--yes")) == 0, capsys.readouterr().err
+        assert (asked, page.exists()) == (before, True)
+
+
+async def test_nothing_is_sent_before_a_yes(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    async with bad_endpoint([fails(500)]) as endpoint:
+        mine = command(snapshot, endpoint.url, out)
+        assert await here(*mine) == 2
+        assert "--yes" in capsys.readouterr().err
+        assert await here(*mine, "--dry-run", "--max-calls", "7", "--mode", "criterion") == 0
+        told = capsys.readouterr()
+        criteria = sum(
+            len(row["rubric_items"]) for row in json.loads((snapshot / "livemedbench.json").read_text())
+        )
+        assert f"--max-calls 7: so many of the {CASES + criteria} calls would be made" in told.err
+        monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
+        monkeypatch.setattr("typer.confirm", lambda *_, **__: False)
+        assert await here(*mine) == 1
+        assert "nothing was sent" in capsys.readouterr().err
+        assert await here(*mine, "--max-usd", "1") == 2
+        assert "no price" in capsys.readouterr().err
+        assert endpoint.asked == 0
+        assert not out.exists()
+        assert await here(*mine, "--yes", "--concurrency", "1") == 3
+        assert not (out / "report").exists()
+
+
+async def test_one_budget_holds_for_both_stages_and_whatever_comes_back(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = 0
+
+    def count(_: int) -> None:
+        nonlocal asked
+        asked += 1
+
+    async with serve(RulesEngine, faults=count) as url:
+        mine = command(snapshot, url, tmp_path / "out", "--yes")
+        for spent in (3, CASES + 2):
+            assert await here(*mine, "--max-calls", str(spent - asked)) == 1
+            assert "goes on from here" in capsys.readouterr().err
+            assert asked == spent
+            assert not (tmp_path / "out" / "report").exists()
+        assert await here(*mine) == 0, capsys.readouterr().err
+        assert asked == 2 * CASES
+    tool_call = sends(completion(None, finish="tool_calls", tool_calls=[{"id": "1"}]))
+    async with bad_endpoint([tool_call]) as endpoint:
+        other = command(snapshot, endpoint.url, tmp_path / "other", "--yes", "--max-calls", "5")
+        assert await here(*other) in (1, 3)
+        assert endpoint.asked == 5
+
+
+class _HalfMute(RulesEngine):
+    """Gives no verdict on the first case."""
+
+    asked = 0
+
+    async def answer(self, request: Request) -> Reply:
+        reply = await super().answer(request)
+        self.asked += 1
+        return (
+            Reply("I would rather not say.", reply.finish, reply.usage, reply.model) if self.asked < 3 else reply
+        )
+
+
+async def test_what_is_ungraded_is_in_the_report_and_the_status(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serve(_HalfMute) as url:
+        mine = command(snapshot, url, tmp_path / "out", "--yes", "--concurrency", 1)
+        assert await here(*mine) == 1
+        assert "criteria are ungraded" in capsys.readouterr().err
+        page = tmp_path / "out" / "report" / "index.html"
+        assert page.exists()
+        assert await here(*mine) == 0, capsys.readouterr().err
+        # The run of another model has another folder, and a run folder holds no other.
+        assert await here(*mine, "--model", "sample-evidence") == 2
+        assert await here(*mine, "--out", str(tmp_path / "out" / "run")) == 2
+
+
+async def test_latest_is_fetched_once_and_stays_that_of_the_run(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place, out = tmp_path / "public", tmp_path / "out"
+
+    def release_week(version: str) -> None:
+        publish(prepared(a_snapshot(tmp_path / "made", version, cases=2)), FolderTarget(place), Place())
+
+    release_week("2026.W46")
+    async with serve(RulesEngine) as url:
+        mine = [*command("latest", url, out, "--yes", "--from", place)]
+        assert await here(*mine, "--max-calls", "1") == 1
+        release_week("2026.W47")
+        assert await here(*mine, "--out", str(tmp_path / "next")) == 0, capsys.readouterr().err
+        assert "2026.W47" in (tmp_path / "next" / "run" / "run.json").read_text()
+        assert await here(*mine) == 0, capsys.readouterr().err
+        info = json.loads((out / "run" / "run.json").read_text())
+        assert (info["cases"]["name"], info["cases"]["verified"]) == ("2026.W46", True)
+        assert await here(*mine, "--cases", str(snapshot)) == 2
+        assert "--from fetches a version" in capsys.readouterr().err
