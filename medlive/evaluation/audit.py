@@ -17,7 +17,8 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
-from medlive.evaluation.grading.verdict import doubt, quoted
+from medlive.evaluation.grading.quotes import quoted
+from medlive.evaluation.grading.verdict import doubt
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Answer, CallsMade, LogRow
 from medlive.evaluation.scoring.graded import GradedRun, fullest

@@ -258,6 +258,13 @@ class Grade(LogRow):
     usage: Mapping[str, Any] = field(default_factory=dict)
     """The call's cost; in rubric mode on the first criterion of the call alone."""
     origin: Origin = Origin.CALL
+    whole: bool = False
+    """Whether the criterion is about what the answer leaves out or its manner as a whole, and needs no quote."""
+
+    def row(self) -> dict[str, Any]:
+        """The grade as JSON; `whole` only where it is true."""
+        row = super(Grade, self).row()
+        return row if self.whole else {name: value for name, value in row.items() if name != "whole"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 import json
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 from typing import Final
@@ -11,7 +11,8 @@ from typing import Final
 from medlive import __version__
 from medlive.evaluation.bundles.contents import Verification, in_order, require
 from medlive.evaluation.bundles.files import BUNDLE
-from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
+from medlive.evaluation.grading.quotes import quoted
+from medlive.evaluation.grading.verdict import Echo, Verdict, echo_of, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, grade_keys
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES
 from medlive.integrity.checks import Faults
@@ -69,12 +70,13 @@ class _Case:
     def __init__(self, case: EvaluationCase, answer: Answer, grades: Sequence[Grade], judge: str) -> None:
         self._id, self._answer = printable(case.case_id)[:60], answer
         self._keys = grade_keys(case, answer, judge)
+        self._echoes = {criterion.id: echo_of(case, criterion) for criterion in case.criteria}
         # Rubric mode: criterion id → the verdict, or the reason for none, in each reply that names it.
         self._by_id: dict[str, list[Verdict | str]] = defaultdict(list)
         for grade in grades:
             if grade.mode is Mode.RUBRIC and _stored(grade):
                 try:
-                    read = read_rubric(grade.raw, _ids(grade.raw), answer.response)
+                    read = read_rubric(grade.raw, _ids(grade.raw), answer.response, self._echoes)
                 except Unusable as exc:
                     read = {grade.criterion_id: str(exc)}
                 for criterion_id, one in read.items():
@@ -89,12 +91,12 @@ class _Case:
         if grade.met is None:
             if not grade.reason:
                 out.add(GRADES, f"{what}: a reason for being ungraded", "none")
-            if (fault := _hidden_verdict(grade, self._answer)) is not None:
+            if (fault := _hidden_verdict(grade, self._answer, self._echoes)) is not None:
                 out.add(GRADES, f"{what}: an ungraded criterion", fault)
             return False
         if grade.quote.strip() and not quoted(grade.quote, self._answer.response):
             out.add(GRADES, f"{what}: the verdict in the grader's reply", "a quote that is not in the answer")
-        elif grade.met and not grade.quote.strip() and not _imported(grade):
+        elif grade.met and not grade.quote.strip() and not grade.whole and not _imported(grade):
             out.add(GRADES, f"{what}: a quote from the answer", "none")
         difference = self._difference(grade)
         if difference:
@@ -103,7 +105,7 @@ class _Case:
 
     def _difference(self, grade: Grade) -> str | None:
         """How a verdict differs from the grader's reply: "" if it does not, None if there is no reply for it."""
-        mine = Verdict(grade.met is True, grade.quote, grade.reasoning)
+        mine = Verdict(grade.met is True, grade.quote, grade.reasoning, grade.whole)
         read = self._read(grade)
         # A cached verdict may have been asked for under another criterion id.
         elsewhere = grade.origin is Origin.CACHE and any(mine in listed for listed in self._by_id.values())
@@ -124,7 +126,7 @@ class _Case:
         if not _stored(grade):
             return []
         try:
-            return [read_criterion(grade.raw, self._answer.response)]
+            return [read_criterion(grade.raw, self._answer.response, self._echoes.get(grade.criterion_id))]
         except Unusable as exc:
             return [str(exc)]
 
@@ -147,14 +149,15 @@ def _imported(grade: Grade) -> bool:
     return grade.engine == IMPORTED or grade.origin is Origin.IMPORT
 
 
-def _hidden_verdict(grade: Grade, answer: Answer) -> str | None:
+def _hidden_verdict(grade: Grade, answer: Answer, echoes: Mapping[str, Echo]) -> str | None:
     """Describe a valid verdict in the reply of an ungraded criterion, or return None."""
     if not _stored(grade) or grade.reason.startswith(PASSED_OVER):
         return None
     try:
         if grade.mode is Mode.CRITERION:
-            return f"a reply with met: {read_criterion(grade.raw, answer.response).met}"
-        read = read_rubric(grade.raw, [grade.criterion_id], answer.response)[grade.criterion_id]
+            found = read_criterion(grade.raw, answer.response, echoes.get(grade.criterion_id))
+            return f"a reply with met: {found.met}"
+        read = read_rubric(grade.raw, [grade.criterion_id], answer.response, echoes)[grade.criterion_id]
     except Unusable:
         return None
     return f"a reply with met: {read.met}" if isinstance(read, Verdict) else None

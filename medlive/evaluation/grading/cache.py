@@ -12,7 +12,7 @@ from typing import Final
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.grading.verdict import quoted
+from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 
@@ -36,7 +36,7 @@ class GradeCache:
         try:
             for grade in values_of(self._path(case, answer, judge), Grade.from_row, []):
                 # Whatever the folder holds, a criterion is not met without words of the answer.
-                if grade.met is False or (grade.met and quoted(grade.quote, answer.response)):
+                if grade.met is False or (grade.met and _shown(grade, answer)):
                     found[grade.key] = replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
         except BadInput as exc:
             self._note(exc.message)
@@ -74,3 +74,7 @@ class GradeCache:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _shown(grade: Grade, answer: Answer) -> bool:
+    return shows(grade.quote, answer.response) or (grade.whole and not grade.quote.strip())

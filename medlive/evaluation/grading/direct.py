@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.digest import digest_json, digest_text
 from medlive.errors import UsageError
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
-from medlive.evaluation.grading.verdict import Reasoning, doubt, words_before
+from medlive.evaluation.grading.statements import words_before
+from medlive.evaluation.grading.verdict import Reasoning, doubt
 from medlive.evaluation.log import open_log, values_of
 from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, LogRow, gradable
 from medlive.evaluation.runs.folder import open_run

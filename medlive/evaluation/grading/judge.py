@@ -10,13 +10,25 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
 
 from medlive.digest import digest_json
-from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply, Verdict, read_criterion, read_rubric
+from medlive.evaluation.grading.verdict import (
+    GradeReply,
+    RubricGradeReply,
+    Verdict,
+    echo_of,
+    read_criterion,
+    read_rubric,
+)  # fmt: skip
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion, Grade, Mode, Origin, grade_keys
 from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
 
-_DETAILED: Final = frozenset({"endpoint", "batch", "another model answered"})
+_PARTICULAR: Final = re.compile(
+    r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*", re.S
+)
+"""What of a reason is about one reply alone."""
+_MOST_FAULTS: Final = 4_000
+"""Characters of the faults that a repair request names."""
 _ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
 RUBRIC_SIZE: Final = 40
 """The most criteria of one call; longer rubrics take more calls."""
@@ -34,12 +46,12 @@ class Work:
 
 
 def kind_of(reason: str) -> str:
-    """Why a criterion is ungraded, without what is particular to one reply: to be counted."""
+    """Why a criterion is ungraded, whole but for what is particular to one reply: to be counted."""
     kind, _, detail = reason.partition(": ")
     if kind == "endpoint":
         # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
-        detail = _ATTEMPTS.split(detail)[-1]
-    return f"{kind}: {detail[:80]}" if detail and kind in _DETAILED else kind
+        return f"{kind}: {_ATTEMPTS.split(detail)[-1][:80]}"
+    return _PARTICULAR.sub("", reason)[:300]
 
 
 def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:
@@ -104,7 +116,7 @@ class Ungraded(Unusable):
 
     def __init__(self, faults: Mapping[str, str], rest: Request) -> None:
         """`faults` says why, by the criteria's ids."""
-        super().__init__(next(iter(faults.values())), rest=rest)
+        super().__init__("; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS], rest=rest)
         self.faults = faults
 
 
@@ -120,9 +132,11 @@ class Verdicts:
         open_ = {c.id: c for c in self._work.criteria if c.id not in self._found}
         answer = self._work.answer.response
         if self._judge.mode is Mode.RUBRIC:
-            read = read_rubric(reply.text, list(open_), answer)
+            echoes = {cid: echo_of(self._work.case, criterion) for cid, criterion in open_.items()}
+            read = read_rubric(reply.text, list(open_), answer, echoes)
         else:
-            read = dict.fromkeys(open_, read_criterion(reply.text, answer))
+            (criterion,) = self._work.criteria
+            read = dict.fromkeys(open_, read_criterion(reply.text, answer, echo_of(self._work.case, criterion)))
         self._found |= {cid: (found, reply) for cid, found in read.items() if isinstance(found, Verdict)}
         if faults := {cid: found for cid, found in read.items() if isinstance(found, str)}:
             rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
@@ -152,7 +166,7 @@ class Verdicts:
                     raw=reply.text[:MOST_RAW] if reply is not None and (first or verdict is None) else "",
                     grader=reply.model if reply else "", engine=judge.identity.engine,
                     model=judge.identity.model, mode=judge.mode, prompt=judge.prompt_digest, judge=judge.digest,
-                    usage={} if grades else asked.usage, origin=origin,
+                    usage={} if grades else asked.usage, origin=origin, whole=bool(verdict and verdict.whole),
                 )
             )  # fmt: skip
         return grades

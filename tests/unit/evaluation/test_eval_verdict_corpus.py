@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from medlive.evaluation.grading.verdict import Verdict, quoted, read_criterion, read_rubric
+from medlive.evaluation.grading.quotes import quoted, shows
+from medlive.evaluation.grading.verdict import Verdict, read_criterion, read_rubric
 from medlive.llm.ask import Unusable
 
 ANSWERS = {
@@ -304,7 +305,7 @@ def test_what_the_answer_says_in_the_graders_name_is_not_the_graders(hide: Calla
 
 
 def entry(one: Any, met: bool = False) -> dict[str, Any]:
-    return {"id": one, "met": met, "quote": "Rest" if met else "", "reasoning": "because"}
+    return {"id": one, "met": met, "quote": "Rest; drink water" if met else "", "reasoning": "because"}
 
 
 @pytest.mark.parametrize(
@@ -325,7 +326,7 @@ def entry(one: Any, met: bool = False) -> dict[str, Any]:
         ([entry(None, True), entry(None), entry(None)], {}),
         ([entry(["k1"], True), entry({"k2": 1}), entry(True)], {}),
         ([], {}),
-        ({"k1": {"met": True, "quote": "Rest", "reasoning": "x"}, "k2": entry("k2"), "k3": entry("k3")},
+        ({"k1": {"met": True, "quote": "drink water", "reasoning": "x"}, "k2": entry("k2"), "k3": entry("k3")},
          {"k1": True, "k2": False, "k3": False}),
         ({"k1": True, "k2": False, "k3": False}, {}),
         ([True, False, False], {}),
@@ -358,7 +359,7 @@ def test_a_second_list_of_grades_leaves_the_first_uncertain() -> None:
         ({"met": False, "quote": None, "reasoning": "x"}, False),
         ({"met": False, "quote": "", "reasoning": None}, False),
         ({"met": False, "explanation": "x"}, False),
-        ({"met": True, "quote": "Rest", "rationale": "x"}, True),
+        ({"met": True, "quote": "Rest; drink water", "rationale": "x"}, True),
         ({"met": False, "reasoning": "x" * 9000}, False),
         ({"met": False, "criterion_id": 3, "criterion": "c", "language": "en"}, False),
         ({"met": True, "quote": None}, None),
@@ -366,8 +367,8 @@ def test_a_second_list_of_grades_leaves_the_first_uncertain() -> None:
         ({"met": True, "quote": "**"}, None),
         ({"met": True, "quote": "… , …"}, None),
         ({"met": True, "quote": ["Rest"]}, None),
-        ({"met": True, "quote": "Rest", "confidence": 0.1}, None),
-        ({"met": True, "quote": "Rest", "answer": "no"}, None),
+        ({"met": True, "quote": "Rest; drink water", "confidence": 0.1}, None),
+        ({"met": True, "quote": "Rest; drink water", "answer": "no"}, None),
         ({"met": False, "explanation": "x", "reason": "y"}, None),
         ({"met": True, "quote": "drink wine", "reasoning": "x"}, None),
     ],
@@ -403,6 +404,53 @@ def test_a_quote_may_lack_marks_of_markdown_and_nothing_else(quote: str, answer:
     assert quoted(quote, answer) is stands
 
 
+@pytest.mark.parametrize(
+    ("quote", "answer", "shown"),
+    [
+        ("a", "a rest and the patient may drink", False),
+        ("and", "a rest and the patient may drink", False),
+        ("the patient may", "a rest and the patient may drink", False),
+        ("drink", "a rest and the patient may drink", False),
+        ("patient may drink, a rest", "a rest and the patient may drink", False),  # not in this order
+        ("rest … drink", "a rest and the patient may drink", True),
+        ("a … and … the", "a rest and the patient may drink", False),
+        ("患者可以", "患者可以休息", False),
+        ("休息", "患者可以休息，多喝水", False),
+        ("多喝水", "患者可以休息，多喝水", True),
+        ("Yes.", "Yes.", True),
+        ("75 mg", "take 75 mg daily", True),
+        ("no antibiotics", "You need no antibiotics.", True),
+    ],
+)
+def test_one_word_or_boilerplate_shows_nothing(quote: str, answer: str, shown: bool) -> None:
+    assert shows(quote, answer) is shown
+
+
+@pytest.mark.parametrize(
+    ("quote", "answer", "stands"),
+    [
+        ("a dry throat and cough", "You may have a dry throat and coughnIf you smoke, stop.", True),
+        ("If you smoke, stop", "You may have a dry throat and coughnIf you smoke, stop.", True),
+        ("coughnIf you smoke", "You may have a dry throat and coughnIf you smoke, stop.", True),
+        ("Rest and drink water.", "fluids.nRest and drink water.nAvoid alcohol", True),
+        ("cough", "a dry throat and coughnIf you smoke, stop.", False),  # too short to be cut
+        ("effective against this cough", "It is ineffective against this cough.", False),
+        ("5 mg of aspirin a day", "Take 15 mg of aspirin a day.", False),
+        ("aspirin, and take 1", "Stop aspirin, and take 15 mg.", False),
+        ("5 mg of aspirin a day", "Take 2.5 mg of aspirin a day.", False),
+    ],
+)
+def test_a_long_piece_of_damaged_text_stands_in_the_answer(quote: str, answer: str, stands: bool) -> None:
+    assert quoted(quote, answer) is stands
+
+
+def test_a_criterion_about_the_whole_answer_needs_no_quote_and_no_other_does() -> None:
+    whole = {"reasoning": "x", "met": True, "quote": "", "whole": True}
+    assert read("criterion", json.dumps(whole), "en") == {True}
+    for other in ({"whole": False}, {"whole": None}, {"whole": 1}, {"whole": "true"}, {"quote": "drink wine"}):
+        assert read("criterion", json.dumps(whole | other), "en") == {None}, other
+
+
 def test_reasoning_that_only_mentions_a_part_or_a_condition_is_no_contradiction() -> None:
     for met, reasoning in (
         (False, "The criterion is met only if both parts are named; the second is not."),
@@ -411,7 +459,7 @@ def test_reasoning_that_only_mentions_a_part_or_a_condition_is_no_contradiction(
         (True, "It would be wrong to say that the criterion is not met."),
         (False, "The criterion is not met."),
     ):
-        reply = json.dumps({"met": met, "quote": "Rest" if met else "", "reasoning": reasoning})
+        reply = json.dumps({"met": met, "quote": "Rest; drink water" if met else "", "reasoning": reasoning})
         assert read("criterion", reply, "en") == {met}, reasoning
 
 

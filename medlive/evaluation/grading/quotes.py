@@ -1,0 +1,110 @@
+"""Whether words that a grader quotes stand in the answer, and whether they show anything."""
+
+import json
+import re
+from functools import lru_cache
+from typing import Final
+
+from medlive.text.normalise import contains_quote, fold
+
+MOST_QUOTE: Final = 4_000
+"""Characters of a quote, as the schemas of replies have it; a log from elsewhere may hold longer ones."""
+_ELLIPSIS: Final = re.compile(r"\.{3,}|…+|\[\.{3}\]|\[…\]")
+_EMPHASIS: Final = re.compile(
+    r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
+)
+_LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
+_MARKS: Final = "\"'“”‘’「」『』«» \n\t"
+_WORD: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
+_STOP_WORDS: Final = """
+a an the and or but nor of to in on at by for from with as is are was were be been being am it its this that these
+those there here he she they we you i your their his her our my who which what if so then than also too may can
+could should would will might must do does did has have had very more most some any such patient patients
+however please note important
+"""
+_EMPTY_WORDS: Final = frozenset(_STOP_WORDS.split()) | frozenset(
+    "的了和与及或是在有也就都而等请您你我他她它这那其并但可以患者应该需要"
+)
+"""Words, and Han characters, that show nothing of what an answer says."""
+_JUNCTION: Final = re.compile(r"(?<=[a-z])(?=[A-Z][a-z ])")
+"""Where a lost line break ran two words together: "coughnIf you"."""
+_LONG: Final = 12
+"""Characters of a piece that may end within a word: fewer are found anywhere."""
+
+
+def quoted(quote: str, answer: str) -> bool:
+    """Whether a quote stands in the answer once both are folded; parts around an ellipsis may stand apart.
+
+    Marks of Markdown may be left out, and JSON escapes that were copied as they are spelt count as what they
+    stand for. A quote without a letter, digit or sign shows nothing, nor does one that is too long to be one.
+    """
+    if len(quote) > MOST_QUOTE:
+        return False
+    if _stands(quote, answer):
+        return True
+    if "\\" in quote and _stands(quote := _unescaped(quote), answer):
+        return True
+    bare = _unmarked(quote), _unmarked(answer)
+    return bare != (quote, answer) and _stands(*bare)
+
+
+def _stands(quote: str, answer: str) -> bool:
+    found = dict.fromkeys(part.strip().strip(_MARKS) for part in _ELLIPSIS.split(quote.strip(_MARKS)))
+    parts = [part for part in found if _tells(fold(part))]
+    return bool(parts) and all(_contains(part, answer) for part in parts)
+
+
+def missing_piece(quote: str, answer: str) -> str | None:
+    """The first piece of a quote that does not stand in the answer, or all of it; None where it is `quoted`."""
+    if quoted(quote, answer):
+        return None
+    pieces = (part.strip() for part in _ELLIPSIS.split(quote[:MOST_QUOTE]))
+    return next((part for part in pieces if part and not quoted(part, answer)), quote)
+
+
+def shows(quote: str, answer: str) -> bool:
+    """Whether a quote stands in the answer and is more than one word, stop words and boilerplate apart.
+
+    A Han character counts as half a word. A quote of the whole answer shows what there is.
+    """
+    words = [word for word in _WORD.findall(fold(quote[:MOST_QUOTE])) if word not in _EMPTY_WORDS]
+    telling = sum(0.5 if "\u3400" <= word <= "\u9fff" else 1 for word in words)
+    return quoted(quote, answer) and (telling > 1 or fold(quote).strip() == fold(answer).strip())
+
+
+def _contains(piece: str, answer: str) -> bool:
+    """Whether the answer contains a piece between word boundaries, or, where it is long, in damaged text."""
+    if contains_quote(piece, answer):
+        return True
+    if len(piece) < _LONG and len(piece.split()) < 3:
+        return False
+    hay, needle = _parted(answer), fold(_JUNCTION.sub(" ", piece))
+    # A number is never cut, and no letters before a word are passed over: "ineffective" is not "effective".
+    end = r"(?![0-9]|[.,^²³][0-9])" if needle[-1:].isdigit() else ""
+    return re.search(rf"(?<![0-9a-z])(?<![0-9][.,]){re.escape(needle)}{end}", hay) is not None
+
+
+@lru_cache(maxsize=16)
+def _parted(answer: str) -> str:
+    """The answer folded, with a space between words that a lost line break ran together."""
+    return fold(_JUNCTION.sub(" ", answer))
+
+
+def _tells(text: str) -> bool:
+    return any(
+        char.isalnum() or not (char.isascii() or char.isspace() or char in "，。、；：？！…（）·—")
+        for char in text
+    )
+
+
+def _unmarked(text: str) -> str:
+    """The text without Markdown's marks of emphasis, headings, lists and citations."""
+    return _EMPHASIS.sub("", _LINE_MARK.sub("", text))
+
+
+def _unescaped(text: str) -> str:
+    try:
+        value = json.loads(f'"{text}"', strict=False)
+    except ValueError:
+        return text
+    return value if isinstance(value, str) else text
