@@ -36,6 +36,7 @@ _ESTIMATE: Final = f"{_MEAN} least most bounds_over=of few"
 _DROP: Final = f"n_pre n_post pre post drop=difference {_INTERVAL} p p_exact=exact"
 _EFFECT: Final = f"effect {_INTERVAL} n_pre n_post models"
 _COMPARISON: Final = f"first second n difference {_INTERVAL} p p_holm"
+_STANDING: Final = "group rank_best rank_worst"
 _AXIS: Final = f"axis n errors rate {_INTERVAL}"
 _RATES: Final = "cases criteria ungraded partly_graded unanswered truncated refused unscorable shares"
 
@@ -89,6 +90,30 @@ def scores_json(table: ScoreTable) -> dict[str, Any]:
         "errata": errata_row(table),
         "models": [model_row(model) for model in table.models],
         "comparisons": _rows(table.comparisons, _COMPARISON),
+        "window": {"since": _iso(table.window.since), "until": _iso(table.window.until)},
+        "after_every_cutoff": fresh_row(table),
+        "drops": {label: _row(drop, _DROP.replace(" p ", " p_holm=p ")) for label, drop in table.drops.items()},
+    }
+
+
+def _iso(day: date | None) -> str | None:
+    return day.isoformat() if day else None
+
+
+def fresh_row(table: ScoreTable) -> dict[str, Any] | None:
+    """The ranking on what was posted after every cutoff; None where no cutoff is known."""
+    if (fresh := table.fresh) is None:
+        return None
+    models = [
+        {"model": m.label, "overall": estimate_row(m.overall), **(_row(m.standing, _STANDING) or {})}
+        for m in fresh.models
+    ]
+    about = _row(fresh, "set_by unknown common_cases=common") or {}
+    return {
+        "after": _iso(fresh.after),
+        **about,
+        "models": models,
+        "comparisons": _rows(fresh.comparisons, _COMPARISON),
     }
 
 

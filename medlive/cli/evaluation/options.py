@@ -122,6 +122,8 @@ class Scoring:
     basis: Annotated[str, Option("--cases", help="Each model's own cases, or those common to all.")] = "own"
     models: Annotated[Path | None, Option(metavar="FILE", help="The models' cutoffs [config/models.toml].")] = None
     judge: JudgeOption = None
+    since: Annotated[str | None, Option(metavar="DATE", help="Score cases posted on this day or later.")] = None
+    until: Annotated[str | None, Option(metavar="DATE", help="Score cases posted on this day or earlier.")] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 

@@ -1,6 +1,7 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
 from collections.abc import Sequence
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -22,6 +23,7 @@ _MOST_IDLE = 5
 def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
+    from medlive.evaluation.scoring.fresh import Window
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.score import CaseBasis, score_runs
@@ -30,6 +32,7 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
 
     metric, mode = one_of("--metric", Metric, how.metric), one_of("--errata", ErrataMode, errata.errata)
     basis = one_of("--cases", CaseBasis, how.basis)
+    window = Window(_day("--since", how.since), _day("--until", how.until))
     registry = registry_of(how.models)
     search = ErrataSearch(
         errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
@@ -44,7 +47,14 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         say(f"{how.models}: {len(idle)} models have no run here: {names}")
     use = use_errata([run.run for run in graded], mode, search)
     how_many = {"draws": how.draws, "seed": how.seed}
-    return score_runs(graded, metric=metric, errata=use, basis=basis, registry=registry, **how_many)
+    return score_runs(graded, metric=metric, errata=use, basis=basis, registry=registry, window=window, **how_many)
+
+
+def _day(option: str, text: str | None) -> date | None:
+    try:
+        return None if text is None else date.fromisoformat(text)
+    except ValueError as exc:
+        raise UsageError(f"{option} {text}: expected YYYY-MM-DD") from exc
 
 
 def registry_of(models: Path | None) -> Any:
@@ -137,16 +147,18 @@ def check_scored(table: Any) -> None:
 
 
 def print_scores(table: Any) -> None:
-    """The score table for people."""
+    """The score table for people: first, where cutoffs are known, on what no model can have seen."""
+    _print_fresh(table.fresh)
     print_table(
         ["model", "score %", "95 % interval", "n", "bounds %", "tie group", "unanswered", "truncated", "refused",
-         "ungraded criteria"],
+         "ungraded criteria", *(["drop past its cutoff"] if table.drops else [])],
         [
             [
                 m.label, _percent(m.overall.mean), _interval(m.overall.low, m.overall.high),
                 m.overall.n, _interval(m.overall.least, m.overall.most),
                 m.standing.group if m.standing else None,
                 *(_count(m.rates, name) for name in ("unanswered", "truncated", "refused", "ungraded")),
+                *([_drop_flag(table.drops.get(m.label))] if table.drops else []),
             ]
             for m in table.models
         ],
@@ -159,6 +171,30 @@ def print_scores(table: Any) -> None:
             [[c.label, c.cases, c.scored, len(c.missing), ", ".join(c.missing[:3])] for c in differing],
             title=f"models scored on differing cases; --cases common takes the {table.common} common ones",
         )
+
+
+def _print_fresh(fresh: Any) -> None:
+    if fresh is None:
+        return
+    which = f"after {fresh.after}, the latest cutoff ({', '.join(fresh.set_by)})"
+    if fresh.models:
+        print_table(
+            ["model", "score %", "95 % interval", "n", "tie group"],
+            [
+                [m.label, _percent(m.overall.mean), _interval(m.overall.low, m.overall.high), m.overall.n,
+                 m.standing.group if m.standing else None]
+                for m in fresh.models
+            ],
+            title=f"cases posted {which}: no model here can have seen them ({fresh.common} common)",
+        )  # fmt: skip
+    else:
+        say(f"no case was posted {which}: every score may rest on memory")
+    if fresh.unknown:
+        say(f"cutoff unknown, so not ranked on cases after every cutoff: {', '.join(fresh.unknown)}")
+
+
+def _drop_flag(drop: Any) -> str | None:
+    return drop and f"{_points(drop.difference)} before it, p={_p(drop.p)}"
 
 
 def print_slice(table: Any, kind: str) -> None:
@@ -189,9 +225,10 @@ def print_slice(table: Any, kind: str) -> None:
 
 
 def _title(table: Any) -> str:
+    posted = f", posted {table.window}" if str(table.window) else ""
     return (
         f"{table.metric.value} metric on {rests_on([m.run for m in table.models])}; {table.basis.value} cases "
-        f"({table.common} common), bootstrap of {table.draws} draws, seed {table.seed}"
+        f"({table.common} common{posted}), bootstrap of {table.draws} draws, seed {table.seed}"
     )
 
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from itertools import combinations
 from typing import Final
@@ -28,10 +28,12 @@ from medlive.evaluation.scoring.estimates import (
     Grid,
     Slice,
 )
+from medlive.evaluation.scoring.fresh import ALWAYS, FreshRanking, Window, rank_fresh, significant_drops
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState, Metric
 from medlive.evaluation.scoring.published import MonthTable, scores_of_files, table_of_figures
 from medlive.statistics.bootstrap import Comparison, Floats, Standing, compare, tie_groups
+from medlive.statistics.contamination import Drop
 
 __all__ = [
     "AFTER", "AXIS", "CUTOFF", "FEW", "KINDS", "SLICES", "UP_TO", "AxisErrors", "CaseBasis", "Coverage",
@@ -122,6 +124,11 @@ class ScoreTable:
     basis: CaseBasis = CaseBasis.OWN
     coverage: tuple[Coverage, ...] = ()
     """Of each model, in that order, before a restriction to common cases."""
+    fresh: FreshRanking | None = None
+    """The ranking on what was posted after every model's cutoff; None: no cutoff is known."""
+    drops: Mapping[str, Drop] = field(default_factory=dict)
+    """Label → the drop past the model's cutoff where it survives Holm's correction, which p holds."""
+    window: Window = ALWAYS
 
     def tsv(self) -> str:
         """The table as LiveMedBench prints it: `Date`, models, `# case`; for the published metric to the digit."""
@@ -131,6 +138,7 @@ class ScoreTable:
 def score_runs(
     runs: Sequence[GradedRun], *, metric: Metric = Metric.PAPER, draws: int = 1000, seed: int = 0, errata:
     ErrataUse | None = None, basis: CaseBasis = CaseBasis.OWN, registry: Registry = EMPTY,
+    window: Window = ALWAYS,
 ) -> ScoreTable:  # fmt: skip
     """Score runs in one table, with the same bootstrap draws of cases for all of them.
 
@@ -143,6 +151,7 @@ def score_runs(
             never held those cases and criteria.
         basis: Score each model on its own cases, or all on their common cases.
         registry: The models' knowledge cutoffs, for the slices before and after them.
+        window: The days of posting that are scored.
 
     Raises:
         UsageError: If there is no run, or the models have no case in common.
@@ -153,6 +162,8 @@ def score_runs(
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)
+    if window != ALWAYS:
+        runs = window.of(runs)
     labels = [run.label for run in runs]
     in_runs = [run.case_scores(metric) for run in runs]
     scored, notes = as_published(runs, in_runs, whole) if metric is Metric.PUBLISHED else (in_runs, [])
@@ -181,7 +192,9 @@ def score_runs(
         *(errata.warnings(labels) if errata else []),
     ]
     return ScoreTable(metric, draws, seed, tuple(models), tuple(comparisons), common, tuple(warnings), errata,
-                      tuple(labels), basis, coverage)  # fmt: skip
+                      tuple(labels), basis, coverage,
+                      rank_fresh(labels, scored, cutoffs, metric, draws=draws, seed=seed),
+                      significant_drops(labels, scored, cutoffs, draws=draws, seed=seed), window)  # fmt: skip
 
 
 def _rank(model: ModelScore) -> tuple[bool, float, str]:

@@ -1,0 +1,135 @@
+"""The ranking on what was posted after every model's cutoff, and the models whose scores drop past their own."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
+from typing import Any, Final
+
+import numpy as np
+
+from medlive.errors import UsageError
+from medlive.evaluation.asking.registry import Cutoff
+from medlive.evaluation.cases.selection import day_of
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.scoring.metrics import CaseScore, Metric
+from medlive.statistics.bootstrap import Comparison, Standing, compare, holm, tie_groups
+from medlive.statistics.contamination import Drop, drop
+
+PERMUTATIONS: Final = 4999
+ALPHA: Final = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The days of posting that are scored, both inclusive; None: no end."""
+
+    since: date | None = None
+    until: date | None = None
+
+    def __str__(self) -> str:
+        """The window in words."""
+        ends = [f"since {self.since}"] if self.since else []
+        return " ".join([*ends, f"until {self.until}"] if self.until else ends)
+
+    def has(self, case: EvaluationCase) -> bool:
+        """Whether the case was posted within; one without a day is in no window."""
+        day = day_of(case)
+        low, high = (end.isoformat() if end else None for end in (self.since, self.until))
+        return day is not None and (low is None or day >= low) and (high is None or day <= high)
+
+    def of(self, runs: Sequence[GradedRun]) -> list[GradedRun]:
+        """The runs with these cases alone. Raises UsageError if a run is left with none."""
+        out = []
+        for run in runs:
+            kept = tuple(case for case in run.run.cases if self.has(case))
+            if not kept:
+                raise UsageError(f"{run.label}: none of its {len(run.run.cases)} cases was posted {self}")
+            out.append(replace(run, run=replace(run.run, cases=kept)))
+        return out
+
+
+ALWAYS: Final = Window()
+
+
+@dataclass(frozen=True, slots=True)
+class FreshScore:
+    """One model on the cases after every cutoff."""
+
+    label: str
+    overall: Estimate
+    standing: Standing | None
+
+
+@dataclass(frozen=True, slots=True)
+class FreshRanking:
+    """The models whose cutoff is known, best first, on cases that none of them can have seen in training."""
+
+    after: date
+    """The latest cutoff."""
+    set_by: tuple[str, ...]
+    """The models that have it."""
+    unknown: tuple[str, ...]
+    """Models without a known cutoff: not ranked."""
+    models: tuple[FreshScore, ...]
+    """Empty where no case was posted later."""
+    comparisons: tuple[Comparison, ...]
+    common: int
+    """Cases that all of them are scored on."""
+
+
+def rank_fresh(
+    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], cutoffs: Sequence[Cutoff | None], metric: Metric,
+    *, draws: int, seed: int,
+) -> FreshRanking | None:  # fmt: skip
+    """The ranking on the cases after every model's cutoff; None where none is known."""
+    known = {place: cutoff for place, cutoff in enumerate(cutoffs) if cutoff is not None}
+    if not known:
+        return None
+    last = max(known.values(), key=lambda cutoff: cutoff.day)
+    names = [labels[place] for place in known]
+    cases = [
+        tuple(c for c in scored[place] if last.before(c.case.post_time, c.case.month) is False) for place in known
+    ]
+    about = (
+        last.day, tuple(labels[place] for place, cutoff in known.items() if cutoff.day == last.day),
+        tuple(label for label, cutoff in zip(labels, cutoffs, strict=True) if cutoff is None),
+    )  # fmt: skip
+    if not any(cases):
+        return FreshRanking(*about, (), (), 0)
+    grid = Grid(cases, metric, draws, seed)
+    comparisons = compare(names, grid.score, draws=draws, seed=seed, clusters=grid.clusters)
+    overall = dict(zip(names, grid.overall(), strict=True))
+    means = {name: estimate.mean for name, estimate in overall.items() if estimate.mean is not None}
+    standings = {standing.name: standing for standing in tie_groups(means, comparisons)}
+    order = sorted(names, key=lambda name: (name not in means, -means.get(name, 0.0), name))
+    models = tuple(FreshScore(name, overall[name], standings.get(name)) for name in order)
+    common = int((~np.isnan(grid.score)).all(axis=1).sum())
+    return FreshRanking(*about, models, tuple(comparisons), common)
+
+
+def significant_drops(
+    labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], cutoffs: Sequence[Cutoff | None], **how: Any
+) -> Mapping[str, Drop]:
+    """By label, the drops past a model's own cutoff that survive Holm's correction over all models that have one.
+
+    `how`: draws and seed. Both sides need 30 cases. p is by permutation, only where the interval leaves 0 out.
+    """
+    found: dict[str, Drop] = {}
+    for label, cases, cutoff in zip(labels, scored, cutoffs, strict=True):
+        if cutoff is None:
+            continue
+        values = np.array([np.nan if c.score is None else c.score for c in cases], dtype=np.float64)
+        of_cases: dict[str, Any] = {**how, "clusters": cluster_numbers(c.case for c in cases)}
+        seen = [cutoff.before(c.case.post_time, c.case.month) for c in cases]
+        sides = np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
+        one = drop(values, sides, **of_cases)
+        if min(one.n_pre, one.n_post) >= FEW:
+            if one.low is not None and one.low > 0:
+                one = drop(values, sides, permutations=PERMUTATIONS, **of_cases)
+            found[label] = one
+    corrected = holm([1.0 if one.p is None else one.p for one in found.values()])
+    return {
+        label: replace(one, p=p) for (label, one), p in zip(found.items(), corrected, strict=True) if p < ALPHA
+    }

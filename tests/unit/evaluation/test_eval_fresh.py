@@ -1,0 +1,63 @@
+"""Leaked data buys no place in the ranking after every cutoff, and the model that has it is flagged."""
+
+from dataclasses import replace
+from datetime import date
+
+import numpy as np
+import pytest
+
+from medlive.errors import UsageError
+from medlive.evaluation.scoring.fresh import Window
+from medlive.evaluation.scoring.metrics import Metric
+from medlive.evaluation.scoring.score import score_runs
+from medlive.report.tables import scores_json
+from tests.unit.evaluation.test_eval_contamination import CASES, REGISTRY, SEEN, planted, registry_of, run_of
+
+
+def test_a_cheat_leads_all_cases_and_not_those_after_every_cutoff() -> None:
+    table = score_runs(planted({"early": 0.30}), registry=REGISTRY, draws=300)
+    assert table.models[0].label == "early"
+    assert set(table.drops) == {"early"}
+    drop = table.drops["early"]
+    assert drop.difference == pytest.approx(0.30, abs=0.06)
+    assert drop.p is not None
+    assert drop.p < 0.05
+    fresh = table.fresh
+    assert fresh is not None
+    assert (fresh.after, fresh.set_by, fresh.unknown) == (date(2025, 6, 30), ("late",), ())
+    later = [case for case in CASES if (case.month or "") > "2025-06"]
+    assert {m.overall.n for m in fresh.models} == {fresh.common} == {len(later)}
+    assert {m.standing.group for m in fresh.models if m.standing} == {1}
+    # The same as scoring the later cases alone.
+    alone = score_runs(planted({"early": 0.30}), draws=300, window=Window(since=date(2025, 7, 1)))
+    assert {m.label: m.overall for m in fresh.models} == {m.label: m.overall for m in alone.models}
+    plain = scores_json(table)
+    assert plain["after_every_cutoff"]["common_cases"] == len(later)
+    assert plain["drops"]["early"]["p_holm"] == drop.p
+
+
+def test_honest_models_are_not_flagged_and_unknown_cutoffs_are_not_ranked() -> None:
+    runs = [*planted({}), run_of("stranger", CASES, [0.9] * len(CASES))]
+    table = score_runs(runs, registry=REGISTRY, draws=200)
+    assert table.drops == {}
+    assert table.fresh is not None
+    assert table.fresh.unknown == ("stranger",)
+    assert {m.label for m in table.fresh.models} == set(SEEN)
+    assert score_runs(runs, draws=50).fresh is None
+
+
+def test_a_cutoff_after_the_last_case_leaves_no_fresh_ranking() -> None:
+    table = score_runs(planted({}), registry=registry_of({"early": "2024-06", "late": "2030-01"}), draws=50)
+    assert table.fresh is not None
+    assert (table.fresh.models, table.fresh.set_by) == ((), ("late",))
+
+
+@pytest.mark.parametrize("metric", list(Metric))
+def test_a_window_holds_both_its_days(metric: Metric) -> None:
+    cases = [replace(c, post_time=f"2026-01-{i + 1:02d}T08:00:00Z") for i, c in enumerate(CASES[:20])]
+    cases[7] = replace(cases[7], post_time="some day")
+    runs = [run_of("m", cases, list(np.linspace(0.1, 0.9, 20)))]
+    table = score_runs(runs, metric=metric, draws=20, window=Window(date(2026, 1, 5), date(2026, 1, 10)))
+    assert [c.case for c in table.models[0].cases] == [*cases[4:7], *cases[8:10]]
+    with pytest.raises(UsageError, match="posted since 2030-01-01"):
+        score_runs(runs, window=Window(since=date(2030, 1, 1)))
