@@ -137,6 +137,7 @@ def place(harness_bin: Path, snapshot: Path, endpoint: str, tmp_path_factory: py
     run(medlive, "eval", "run", "--cases", snapshot, "--model", "sample-generic", "--base-url", endpoint,
         "--out", out, check=True, home=work)  # fmt: skip
     # It ends with 1, since a criterion stays ungraded.
-    run(medlive, "eval", "grade", out, "--grader", grader, "--base-url", endpoint, check=False, home=work)
+    run(medlive, "eval", "grade", out, "--grader", grader, "--base-url", endpoint, "--mode", "criterion",
+        check=False, home=work)  # fmt: skip
     table = json.loads(run(medlive, "eval", "score", out, "--format", "json", check=True, home=work))
     return Place(harness_bin, snapshot, endpoint, grader, table["models"][0], work)
