@@ -175,7 +175,7 @@ async def test_what_is_ungraded_is_in_the_report_and_the_status(
 
 
 async def test_latest_is_fetched_once_and_stays_that_of_the_run(
-    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place, out = tmp_path / "public", tmp_path / "out"
 
@@ -184,7 +184,8 @@ async def test_latest_is_fetched_once_and_stays_that_of_the_run(
 
     release_week("2026.W46")
     async with serve(RulesEngine) as url:
-        mine = [*command("latest", url, out, "--yes", "--from", place)]
+        assert await here(*command("latest", url, out, "--yes")) == 2
+        mine = command("latest", url, out, "--yes", "--from", place)
         assert await here(*mine, "--max-calls", "1") == 1
         release_week("2026.W47")
         assert await here(*mine, "--out", str(tmp_path / "next")) == 0, capsys.readouterr().err
@@ -192,5 +193,10 @@ async def test_latest_is_fetched_once_and_stays_that_of_the_run(
         assert await here(*mine) == 0, capsys.readouterr().err
         info = json.loads((out / "run" / "run.json").read_text())
         assert (info["cases"]["name"], info["cases"]["verified"]) == ("2026.W46", True)
+        # The configuration may name the place, too.
+        monkeypatch.setenv("MEDLIVE_PUBLISH__AT", str(place))
+        release_week("2026.W48")
+        assert await here(*command("latest", url, tmp_path / "third", "--yes")) == 0
+        assert "2026.W48" in (tmp_path / "third" / "run" / "run.json").read_text()
         assert await here(*mine, "--cases", str(snapshot)) == 2
         assert "--from fetches a version" in capsys.readouterr().err

@@ -50,15 +50,15 @@ if TYPE_CHECKING:
 class Judging:
     """Who grades, and how."""
 
-    grader: Annotated[str | None, Option(help="The grader's model id [the configured grader].")] = None
+    grader: Annotated[str, Option(help="The grader: the configured one's model id, or another.")]
     grader_url: Annotated[str | None, Option(help="The grader's endpoint [the model's].")] = None
     grader_key_env: Annotated[str | None, Option(metavar="NAME", help="Its key's variable [the model's].")] = None
     mode: ModeOption = "rubric"
     allow_unpinned: UnpinnedOption = False
 
     def at(self, settings: "Settings", model: "RoleSettings") -> Grader:
-        """The grader, by default at the model's endpoint; the configured one where that is named, or none is."""
-        if self.grader_url is None and self.grader in (None, settings.roles.grader.model):
+        """The grader: the configured one where that is named, else by default one at the model's endpoint."""
+        if self.grader_url is None and self.grader == settings.roles.grader.model:
             return Grader(allow_unpinned=self.allow_unpinned)
         address = self.grader_url or model.base_url
         return Grader(grader=self.grader, base_url=address, allow_unpinned=self.allow_unpinned)
