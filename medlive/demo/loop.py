@@ -172,7 +172,7 @@ async def _verify(settings: Settings, done: DemoResult) -> None:
 
 async def _evaluate(settings: Settings, done: DemoResult) -> None:
     assert done.frozen is not None
-    cases = load_cases(done.frozen.path, verify=False)
+    cases = load_cases(done.frozen.path)
     folders = []
     async with serve_rules(settings) as base_url:
         for model in SAMPLE_MODELS:

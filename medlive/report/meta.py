@@ -1,11 +1,12 @@
 """`meta.json` of `medlive eval meta`, as far as a report shows it."""
 
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, UsageError
 
 
 class Read(BaseModel):
@@ -73,6 +74,8 @@ class Grader(Read):
 
     name: str
     engine: str
+    judge: str
+    """The digest of what makes the grader itself."""
 
 
 class Human(Read):
@@ -94,8 +97,23 @@ class MetaFile(Read):
     notes: tuple[str, ...] = ()
 
 
-def read_meta(path: Path) -> MetaFile:
-    """A `meta.json` of `medlive eval meta`. Raises BadInput for a file that is none."""
+def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
+    """A `meta.json` of `medlive eval meta`, of one of these judges.
+
+    Raises:
+        BadInput: If the file is not one.
+        UsageError: If it is of a judge that graded none of the runs.
+    """
+    found = _read(path)
+    if judges is not None and found.grader.judge not in judges:
+        raise UsageError(
+            f"{path} is about {found.grader.name} ({found.grader.judge[:19]}), which graded none of the runs",
+            hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
+        )
+    return found
+
+
+def _read(path: Path) -> MetaFile:
     try:
         return MetaFile.model_validate_json(path.read_bytes())
     except OSError as exc:

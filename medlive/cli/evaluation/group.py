@@ -8,13 +8,14 @@ from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation.grade import grade, judge_direct
 from medlive.cli.evaluation.meta import meta
+from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.run import export, import_, run
 from medlive.cli.evaluation.score import contamination, report, score
 
 app = typer.Typer(no_args_is_help=True)
 
 for command in (
-    run, grade, score, report, contamination, audit, bundle, verify_bundle, leaderboard, meta, judge_direct,
+    run, grade, score, report, contamination, audit, bundle, verify_bundle, leaderboard, meta, judge_direct, power,
 ):  # fmt: skip
     app.command()(command)
 app.command("all")(all_)

@@ -34,7 +34,8 @@ def _run(path: Path) -> Path:
     return path
 
 
-def _runs(paths: list[Path]) -> list[Path]:
+def check_runs(paths: list[Path]) -> list[Path]:
+    """The run folders. Raises UsageError for what is not one, or is given twice."""
     places = [path.resolve() for path in paths]
     if twice := [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]:
         raise UsageError(f"{twice[-1]} is given more than once")
@@ -43,7 +44,7 @@ def _runs(paths: list[Path]) -> list[Path]:
 
 UnpinnedOption = Annotated[bool, Option("--allow-unpinned", help="Accept replies that name another model.")]
 RunArgument = Annotated[Path, Argument(help="A run folder.", callback=_run)]
-RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=_runs)]
+RunsArgument = Annotated[list[Path], Argument(help="Run folders.", callback=check_runs)]
 KeyOption = Annotated[str | None, Option("--api-key-env", metavar="NAME", help="The variable [OPENAI_API_KEY].")]
 ParametersOption = Annotated[
     str, Option("--parameters", metavar="JSON", help="Sent with each call, as '{\"temperature\": 0}'; null: none.")

@@ -242,16 +242,13 @@ def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = N
     row = [done.path, done.cases, done.asked, *states.values()]
     print_result(value, as_json, lambda: print_table(columns, [row]))
     _say_all(done.notes)
-    return states.get("failed", 0) + done.missing
+    return states.get("failed", 0) + states.get("empty", 0) + done.missing
 
 
 def _check_answers(done: "RunResult", open_: int) -> None:
-    from medlive.evaluation.model import AnswerState
-
     if open_ and done.asked:
         check_answered([done.silence], done.asked)
-    hint, empty = "the same command asks for them again", done.states.get(AnswerState.EMPTY, 0)
-    check_complete(open_, "cases have no answer", done.stopped, hint, always=bool(empty))
+    check_complete(open_, "cases have no answer", done.stopped, "the same command asks for them again")
 
 
 @grouped

@@ -270,8 +270,9 @@ def report(
     from medlive.report.meta import read_meta
     from medlive.report.render import write_report
 
-    metas = tuple(read_meta(path) for path in meta or ())
     table = scored(runs, how, errata)
+    judges = {m.run.grader.judge for m in table.models if m.run.grader}
+    metas = tuple(read_meta(path, judges) for path in meta or ())
     registry = registry_of(how.models)
     written = write_report(table, out, registry=registry, metas=metas, case_pages=case_pages, png=png)
     print(written.page)

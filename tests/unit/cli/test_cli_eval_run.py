@@ -115,6 +115,17 @@ async def test_without_one_answer_the_endpoint_is_what_is_missing(
         assert said in capsys.readouterr().err
 
 
+async def test_empty_answers_are_no_answers(
+    cases: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    empty = {"choices": [{"message": {"content": ""}, "finish_reason": "length"}], "model": "m"}
+    async with bad_endpoint([sends(empty)]) as endpoint:
+        more = ["--model", "m", "--base-url", endpoint.url, "--concurrency", "1"]
+        assert await asyncio.to_thread(run, asked(cases, *more)) == 1
+    assert "2 cases have no answer" in capsys.readouterr().err
+
+
 def test_a_batch_writes_over_nothing_and_into_no_run_folder(
     cases: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -164,3 +164,26 @@ def test_contamination_prints_and_writes_what_it_found(instance: Instance, folde
     assert newer["post_against_full_set_as_in_the_paper"]["difference"] < newer["drop"]["drop"]
     assert [row["fresh_only"] for row in found["open_book_against_closed"]] == [True]
     assert next(m for m in found["models"] if m["model"] == "stranger")["drop"] is None
+
+
+def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder: Path) -> None:
+    runs = [str(folder / name) for name in ("older", "newer", "stranger")]
+    few = ("--draws", "50", "--models", str(folder / "models.toml"))
+    printed = instance.here("eval", "score", *runs, *few)
+    # The drop of 0.4 past newer's cutoff is planted.
+    assert "before it, p=0" in printed.out
+    assert printed.out.index("cases posted after 2025-06-30") < printed.out.index("bootstrap of 50 draws")
+    assert "not ranked on cases after every cutoff: stranger" in printed.err
+    window = instance.here("eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31")
+    assert "posted since 2025-01-01 until 2025-03-31" in " ".join(window.out.split())
+    instance.here("eval", "score", runs[0], "--since", "yesterday", status=2)
+
+
+def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
+    seen = json.loads(instance.here("eval", "power", str(folder / "older"), str(folder / "newer"), "--json").out)
+    assert seen["spread"] == "seen in 2 runs"
+    wide = json.loads(instance.here("eval", "power", "--points", "5", "--per-week", "50", "--json").out)
+    (row,) = wide["needed"]
+    assert row["to tell two models apart"] == 285
+    assert row["weeks to tell two models apart"] == 6
+    instance.here("eval", "power", "--points", "0", status=2)

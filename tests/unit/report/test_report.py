@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from markupsafe import escape
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.registry import EMPTY, Registry, load_registry
 from medlive.evaluation.audit import AUDIT, Finding, RootCause, find_bottom
 from medlive.evaluation.log import open_log
@@ -450,13 +450,16 @@ def test_agreement_with_people_is_read_from_its_file_and_a_wrong_one_is_named(tm
     keys = ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1")
     meta = {
         "format": "medlive-meta", "format_version": 1, "run": {"model": "m", "cases": "c"}, "notes": [EVIL[:20]],
-        "grader": {"name": "judge", "engine": "openai"}, "human": {"file": "people.csv"}, "unknown": 1,
+        "grader": {"name": "judge", "engine": "openai", "judge": "sha256:a"},
+        "human": {"file": "people.csv"}, "unknown": 1,
         "criteria": {key: value(0.5 + 0.1 * k) for k, key in enumerate(keys)},
         "cases": [{"method": "rubric", "judge": "j", "pearson": value(0.54, p=0.0001), "unscored": 0},
                   {"method": "direct", "judge": "d", "pearson": value(0.26, p=0.07), "unscored": 1}],
     }  # fmt: skip
     (tmp_path / "meta.json").write_text(json.dumps(meta))
-    read = read_meta(tmp_path / "meta.json")
+    read = read_meta(tmp_path / "meta.json", {"sha256:a", "sha256:b"})
+    with pytest.raises(UsageError, match="graded none of the runs"):
+        read_meta(tmp_path / "meta.json", {"sha256:b"})
     html = write_report(table_of(tmp_path, n=4), tmp_path / "out", metas=(read,)).page.read_text("utf-8")
     part = html.split('<section id="reliability">')[1].split("</section>")[0]
     for text in (

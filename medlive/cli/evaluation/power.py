@@ -1,0 +1,90 @@
+"""`medlive eval power`: how many cases a question needs, and how many weeks of harvest those are."""
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from medlive.cli.evaluation.options import check_runs
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, print_table, say
+from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.statistics.power import Spread
+
+
+def _given(paths: list[Path] | None) -> list[Path] | None:
+    return check_runs(paths) if paths else paths
+
+
+def power(
+    runs: Annotated[list[Path] | None, Argument(help="Graded runs that show the spread.", callback=_given)] = None,
+    points: Annotated[list[float] | None, Option(help="To tell apart, of 100; repeatable [2, 5, 10].")] = None,
+    spread: Annotated[float | None, Option(help="Without runs: deviation of scores in points [30].")] = None,
+    correlation: Annotated[float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")] = 0.5,
+    chance: Annotated[float, Option("--power", help="The probability to find what is there.")] = 0.8,
+    alpha: Annotated[float, Option(help="The two-sided level.")] = 0.05,
+    models: Annotated[int, Option(min=2, help="Models compared: the level is for all their pairs by Holm.")] = 2,
+    before: Annotated[int | None, Option(min=2, help="Cases up to the cutoff [as many as after it].")] = None,
+    per_week: Annotated[float, Option(help="Cases that a week of harvest gives.")] = 100.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
+
+    The spread is that seen in graded runs, clusters counted, or assumed.
+    """
+    from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair
+
+    wanted = points or [2.0, 5.0, 10.0]
+    if min(wanted) <= 0 or per_week <= 0 or (spread is not None and (runs or spread <= 0)):
+        raise UsageError("--points, --per-week and --spread are above 0, and --spread is for no runs")
+    if runs:
+        seen, origin = _seen(runs), f"seen in {len(runs)} runs"
+    else:
+        score = (30.0 if spread is None else spread) / 100
+        seen, origin = Spread(score * math.sqrt(2 - 2 * correlation), score), "assumed"
+    level = alpha / (models * (models - 1) / 2)
+    try:
+        rows: list[dict[str, Any]] = [
+            {
+                "points": d,
+                "to tell two models apart": cases_for_pair(d / 100, seen.difference, power=chance, alpha=level),
+                "after the cutoff": cases_for_drop(
+                    d / 100, seen.score, before=before, power=chance, alpha=alpha / models
+                ),
+            }
+            for d in wanted
+        ]
+    except ValueError as exc:
+        raise UsageError(str(exc)) from exc
+    for row in rows:
+        for name in ("to tell two models apart", "after the cutoff"):
+            n = row[name]
+            row[f"weeks {name}"] = None if n is None else math.ceil(n / per_week)
+    about = {
+        "power": chance, "alpha": alpha, "models": models, "spread": origin, "cases_per_week": per_week,
+        "deviation_of_scores": 100 * seen.score, "deviation_of_differences": 100 * seen.difference,
+    }  # fmt: skip
+    title = (
+        f"cases needed at power {chance:g} and level {alpha:g} among {models} models; deviation by case {origin}: "
+        f"{100 * seen.score:.1f} points, of differences {100 * seen.difference:.1f}; {per_week:g} cases a week"
+    )
+    cells = [list(row.values()) for row in rows]
+    print_result({**about, "needed": rows}, as_json, lambda: print_table(list(rows[0]), cells, title=title))
+    if any(row["after the cutoff"] is None for row in rows):
+        say(f"{before} cases up to the cutoff are too few for the smallest drop, however many come after it")
+
+
+def _seen(runs: list[Path]) -> "Spread":
+    from medlive.evaluation.model import cluster_numbers
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.score import score_matrix, score_runs
+    from medlive.statistics.power import spread_of
+
+    cases, values = score_matrix(score_runs([load_graded(path) for path in runs], draws=1))
+    found = spread_of(values, cluster_numbers(cases))
+    if found is None or found.score == 0:
+        raise UsageError("the scores of these runs show no spread", hint="give --spread")
+    return found
