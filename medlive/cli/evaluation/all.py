@@ -97,7 +97,7 @@ def all_(
         raise UsageError(f"{out} is a run folder", hint="name another folder: the run goes into its folder run")
     settings, run = read_settings(), out / "run"
     chosen, book = asking.candidate(settings, calls), asking.book(settings)
-    place = _fetch(settings, _pinned(cases, run), from_, run, errata.public_key)
+    place = _fetch(settings, cases, from_, run, errata.public_key)
     case_set, arm = select_cases(settings, load_set(settings, place, unverified), part, limit, asking)
     by, budget = judging.at(settings, chosen), calls.budget()
     judge_calls = judging.calls(by, chosen, calls)
@@ -169,27 +169,27 @@ def _confirm() -> None:
         raise CheckFailed("the plan was not confirmed; nothing was sent")
 
 
-def _pinned(cases: str, run: Path) -> str:
-    """The cases; of a run that was begun with the latest snapshot of its day, that one."""
-    from medlive.evaluation.runs.folder import read_info
-
-    return read_info(run).cases.name if cases == "latest" and (run / "run.json").exists() else cases
-
-
 def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key: str | None) -> str:
-    """Where the cases lie; a version is fetched first where a place to fetch from is named or configured, unless a
-    run with it has begun. Raises UsageError, and what fetching raises."""
+    """Where the cases lie; a version is fetched first where a place to fetch from is named or configured.
+
+    A run that has begun stays with its snapshot, which is not fetched again. Raises UsageError, and what fetching
+    raises.
+    """
+    from medlive.evaluation.runs.folder import read_info
     from medlive.integrity.signing import public_key_of
     from medlive.publishing.download import fetch_snapshot
     from medlive.service.paths import snapshot_folder, snapshots_path
     from medlive.snapshot.model import week_end
 
+    begun = (run / "run.json").exists()
+    if begun and cases == "latest":
+        cases = read_info(run).cases.name
     version = cases.removeprefix("medlive-")
     if os.path.lexists(cases) or not (version == "latest" or week_end(version)):
         if source is not None:
             raise UsageError(f"--from fetches a version, and --cases {cases} is none")
         return cases
-    if (run / "run.json").exists():
+    if begun:
         with suppress(BadInput):
             return str(snapshot_folder(settings, version))
     section = settings.publish
