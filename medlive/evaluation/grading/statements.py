@@ -16,12 +16,12 @@ _DENIED: Final = re.compile(
 )
 _DENIED_AHEAD: Final = re.compile(
     r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
-    r"|draft|would be|would have|could have|if|unless|were|had)\b"
+    r"|draft|template|placeholder|dummy|sample|an example|would be|would have|could have|if|unless|were|had)\b"
     r"|(?:\b(?:not|never|cannot)\b|n['’]t\b)\s+(?:be\s+|to\s+|have\s+)?"
     r"(?:say|said|reply|replied|answer|answered|output|return|give|given|write|written|grade|this|correct|right|valid)"
     r"\b|\b(?:answer|response|candidate|user|text|grader|it)\s+(?:itself\s+)?(?:says?|said|writes?|wrote|claims?|claimed"
     r"|contains?|holds?|includes?|reads?|asks?)\b"
-    r"|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|假如|假设|如果|若|(?:回答|答案|原文|考生)[^，。]{0,6}(?:写|说|称|包含|要求)",
+    r"|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|示例|样例|模板|占位|假如|假设|如果|若|(?:回答|答案|原文|考生)[^，。]{0,6}(?:写|说|称|包含|要求)",
     re.IGNORECASE,
 )
 """Of the words that lead to an object on a line of its own: what stands there mostly gives the verdict's ground,
@@ -57,8 +57,30 @@ _ABOUT_CRITERION: Final = re.compile(
     r"|\A\W*(?P<no7>not\s+met|unmet|[不未]满足)(?=\W|\Z)|\A\W*met(?=\s*[:：.。,，—-])",
     re.IGNORECASE,
 )
-_OPENING: Final = re.compile(r"\W*(?:not\s+met|unmet|met)\b", re.IGNORECASE)
-"""A reasoning that begins with its verdict."""
+_NAMED: Final = r"(?:criterion|criteria|requirements?|standard|condition)"
+_NOT_ZH: Final = r"(?:并?[不未没非]|无法|难以|没有|(?:仅|只)?部分)(?:能够?|有|被|完全)?"
+_OBJECT_ZH: Final = r"了?(?:该|此|本|上述|这一|这条|这项)?(?:项|条|评分)?(?:标准|要求|条目|条件|准则)"
+_CONCLUDED: Final = re.compile(
+    rf"\b{_NAMED}\s*[:=—-]?\s*(?P<no1>not\s+|un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when|in|by)\b)"
+    rf"|\b(?:(?:does|do|did)(?P<no2>n['’]t|\s+not)(?:\s+\w+)?\s+(?:meet|satisfy|fulfil+)|(?P<no3>fails?(?:\s+to\s+(?:meet"
+    r"|satisfy|fulfil+))?)|(?:answer|response|reply|it|text|which|and|so|thus|therefore|hence|clearly|fully)\s+"
+    rf"(?:meets|satisfies|fulfil+s))\s+(?:the|this|that|its|all)\s+(?:\w+\s+)?{_NAMED}\b"
+    r"|(?:\b(?:so|therefore|thus|hence|verdict|conclusion|result)\b|=>|→|[.;!?]\s|[。；！？])\s*[:=,]?\s*(?:it\s+is\s+|is\s+)?"
+    r"(?P<no4>not\s+|un)?(?:met|satisfied|fulfilled)\W*\Z"
+    r"|\bmet\s*[:=]\s*(?:true|yes|(?P<no5>false|no))\b"
+    rf"|(?:因此|所以|故|因而|综上|可见|总之|结论)[^。；！？，;!?,]{{0,10}}?(?P<no6>{_NOT_ZH})?(?:满足|符合|达到|达标)"
+    rf"(?:{_OBJECT_ZH})?(?=[。；！，;!,.]|\Z)"
+    rf"|(?P<no7>{_NOT_ZH})?(?:满足|符合|达到){_OBJECT_ZH}(?![的中前后第里需必须应要才])"
+    r"|(?:该|本|此|这一|这条)(?:项|条|评分)?(?:标准|要求|条目|条件|准则)"
+    rf"(?P<no8>{_NOT_ZH})?(?:被|得到)?(?:满足|符合|达到|达标|成立)"
+    rf"|[，。；,;]\s*(?P<no9>{_NOT_ZH})?(?:满足|符合|达到|达标)[。！!.]?\s*\Z",
+    re.IGNORECASE,
+)
+"""A verdict stated of the criterion by another name, or as the conclusion."""
+_MENTIONS: Final = re.compile(
+    r"riteri|equirement|tandard|ondition|满足|符合|达[到标]|成立|\b(?:un)?met\b|satisfied|fulfilled", re.IGNORECASE
+)
+"""What a reasoning holds that may state its verdict."""
 _UNSURE: Final = re.compile(
     r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
 )
@@ -83,7 +105,7 @@ _UNABLE_TO_JUDGE: Final = re.compile(
     r"\bI(?:\s(?:can\s?not|can['’]t|won['’]t|am (?:not able|unable) to|must decline to|(?:will|do|would) not)"
     r"|['’]m (?:not able|unable) to)\s(?:\w+\s){0,2}"
     r"(?:judge|assess|evaluate|grade|score|rate|comply|help|assist)\b"
-    r"|(?:无法|不能|不便|拒绝)(?:\w{0,4})(?:评判|评估|评分|评价|打分|判定|作出判断)",
+    r"|(?:无法|不能|不便|拒绝)\w{0,10}?(?:评判|评估|评分|评价|打分|判定|作出判断)",
     re.IGNORECASE,
 )
 _ALL_STATED: Final = re.compile(
@@ -104,7 +126,7 @@ def refused_before(before: str) -> bool:
 
 def said_of_all(before: str) -> bool | None:
     """The verdict that the words before a list of grades state of all criteria; None: none."""
-    return _last_said(_ALL_STATED, before[-_LOOKED_AT:])
+    return _last_said(before[-_LOOKED_AT:], _ALL_STATED)
 
 
 def spelt_out(before: str) -> bool:
@@ -130,20 +152,23 @@ def said_before(before: str) -> bool | None:
     lines = [match for part in _SENTENCE.split(words) if (match := _HEADLINE.fullmatch(part[-80:]))]
     if lines:
         return not any(lines[-1].groupdict().values())
-    return _last_said(_STATED, words)
+    stated = _last_said(words, _STATED)
+    return said_in(words) if stated is None else stated
 
 
 def said_in(reasoning: str) -> bool | None:
     """The verdict that a reasoning states last, of the criterion by name; None: none."""
     # Most reasonings are about the answer alone; the search is not cheap.
-    named = "riterion" in reasoning or "RITERION" in reasoning or "满足" in reasoning
-    return _last_said(_ABOUT_CRITERION, reasoning) if named or _OPENING.match(reasoning) else None
+    if _MENTIONS.search(reasoning) is None:
+        return None
+    return _last_said(reasoning, _ABOUT_CRITERION, _CONCLUDED)
 
 
-def _last_said(pattern: re.Pattern[str], text: str) -> bool | None:
+def _last_said(text: str, *patterns: re.Pattern[str]) -> bool | None:
     """The last thing a text states by a pattern: met, or with one of its groups not met; None: nothing certain."""
     said: bool | None = None
-    for match in pattern.finditer(text):
+    found = (match for pattern in patterns for match in pattern.finditer(text))
+    for match in sorted(found, key=re.Match.end):
         start = max(text.rfind(mark, 0, match.start()) for mark in ".!?;\n。！？；") + 1
         end = re.search(r"[.!?;\n。！？；]", text[match.end() :])
         asked = end is not None and end.group() in "?？"

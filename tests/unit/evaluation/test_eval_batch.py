@@ -132,7 +132,7 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     }  # fmt: skip
     assert set(told.reasons) == {
         "batch: status 500", "batch: batch_expired", "another model answered: 'judge-2'", "the reply is no JSON",
-        "not JSON"
+        "not JSON: Unterminated string starting at",
     }  # fmt: skip
     assert any("status 500" in g.reason for g in read_grades(run / "grades.jsonl")[0])
     assert any("batch_expired" in g.reason for g in read_grades(run / "grades.jsonl")[0])

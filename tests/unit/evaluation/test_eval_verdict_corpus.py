@@ -33,6 +33,7 @@ WHY = {
     ("zh", False): "回答没有真正给出剂量，true 并不成立。",
 }
 IDS = ["k1", "k2", "k3"]
+ECHO = {"question": "q {", "criterion": "Advises rest.", "id": "k1", "criterion_id": "k1"}
 Wrap = Callable[[str, dict[str, Any]], str]
 """From the bare JSON of a reply, and the verdict it holds, to the reply."""
 
@@ -88,6 +89,7 @@ READ: dict[str, Wrap] = {
     "a headed verdict in Chinese": lambda s, v: f"结论：{'' if v['met'] else '不'}符合\n{s}",
     "its own question": lambda s, v: f"Is it named? {'Yes' if v['met'] else 'No'}.\n{s}",
     "a condition before": lambda s, v: f"If no dose is named, nothing is recommended.\n{s}",
+    "the criterion repeated": lambda s, v: s.replace('"met"', '"criterion": "advises  REST.", "met"'),
     "the question repeated": lambda s, v: s.replace('"met"', '"question": "q {", "met"', 1),
 }
 OPEN: dict[str, Wrap] = {
@@ -187,6 +189,26 @@ OPEN: dict[str, Wrap] = {
     "many braces": lambda s, v: "{" * 2000 + s,
     "deep": lambda s, v: '{"met":' * 20_000,
     "ten megabytes": lambda s, v: s + " " * 10_000_000 + "x",
+    "another criterion": lambda s, v: s.replace('"met"', '"criterion": "Advises water.", "met"'),
+    "another criterion in Chinese": lambda s, v: s.replace('"met"', '"criterion": "建议多喝水", "met"'),
+    "a criterion cut": lambda s, v: s.replace('"met"', '"criterion": "Advises", "met"'),
+    "an empty criterion": lambda s, v: s.replace('"met"', '"criterion": "", "met"'),
+    "a criterion that is a list": lambda s, v: s.replace('"met"', '"criterion": ["Advises rest."], "met"'),
+    "another id": lambda s, v: s.replace('"met"', '"criterion_id": "k9", "met"'),
+    "a number as id": lambda s, v: s.replace('"met"', '"criterion_id": 9, "met"'),
+    "another question": lambda s, v: s.replace('"met"', '"question": "q2", "met"'),
+    "another question in Chinese": lambda s, v: s.replace('"met"', '"question": "怎么办？", "met"'),
+    "a refusal and a verdict": lambda s, v: f"I'm sorry, but I cannot judge medical content.\n\n{s}",
+    "a refusal to help": lambda s, v: f"As an AI, I can't provide medical assessments.\n{s}",
+    "a refusal to evaluate": lambda s, v: f"I am not able to evaluate this answer.\n```json\n{s}\n```",
+    "a refusal in Chinese and a verdict": lambda s, v: f"抱歉，我无法评判医疗内容。\n{s}",
+    "another refusal in Chinese": lambda s, v: f"我不能对该回答进行评分。\n\n{s}",
+    "a template": lambda s, v: f"Here is the template:\n{s}",
+    "a template and the verdict": lambda s, v: f'{{"met": true | false, "quote": "…"}}\n{s}',
+    "a placeholder": lambda s, v: f"A placeholder reply:\n```json\n{s}\n```",
+    "a sample": lambda s, v: f"Sample output:\n{s}",
+    "a template in Chinese": lambda s, v: f"回复模板：\n{s}",
+    "an example in Chinese": lambda s, v: f"示例：\n{s}",
     "a web page": lambda s, v: "<html><body>502 Bad Gateway</body></html>",
     "an error as text": lambda s, v: '{"error": {"message": "overloaded"}}',
 }
@@ -213,6 +235,57 @@ CONTRARY: dict[str, Wrap] = {
     "its reasoning": lambda s, v: s.replace(
         '"reasoning": "', f'"reasoning": "The criterion is therefore {"not " if v["met"] else ""}met. '
     ),
+    **{
+        f"its reasoning: {no} / {yes}": lambda s, v, no=no, yes=yes: s.replace(
+            '"reasoning": "', f'"reasoning": "{no if v["met"] else yes} '
+        )
+        for no, yes in (
+            ("Criterion not met.", "Criterion met."),
+            ("Criterion: not met.", "Criterion: met."),
+            ("Requirement not satisfied.", "Requirement satisfied."),
+            ("It does not meet the requirement.", "It meets the requirement."),
+            ("The answer doesn’t meet the stated requirement.", "The answer meets the stated requirement."),
+            ("The response fails this criterion.", "The response fulfils this criterion."),
+            ("The response fails to satisfy the condition.", "The response satisfies the condition."),
+            ("So met = false.", "So met = true."),
+            ("met: no.", "met: yes."),
+            ("因此不满足。", "因此满足。"),
+            ("因此，回答不满足该标准。", "因此，回答满足该标准。"),
+            ("所以并不满足。", "所以满足。"),
+            ("综上未达到要求。", "综上达到要求。"),
+            ("不符合该标准。", "符合该标准。"),
+            ("回答未达到该标准。", "回答达到了该标准。"),
+            ("回答没有满足要求。", "回答满足要求。"),
+            ("该标准未达到。", "该标准达到。"),
+            ("此条目不成立。", "此条目成立。"),
+            ("仅部分满足该标准。", "满足该标准。"),
+        )
+    },
+    **{
+        f"its reasoning ends: {no} / {yes}": lambda s, v, no=no, yes=yes: (
+            s[: s.rindex('"')] + f" {no if v['met'] else yes}" + s[s.rindex('"') :]
+        )
+        for no, yes in (
+            ("Not met.", "Met."),
+            ("Therefore not met.", "Therefore met."),
+            ("Verdict: unmet", "Verdict: met"),
+            ("=> not satisfied", "=> satisfied"),
+            ("，不满足。", "，满足。"),
+            ("；未达到。", "；达到。"),
+            ("，不达标", "，达标"),
+        )
+    },
+    **{
+        f"before: {no} / {yes}": lambda s, v, no=no, yes=yes: f"{no if v['met'] else yes}\n\n{s}"
+        for no, yes in (
+            ("Criterion not met.", "Criterion met."),
+            ("It does not meet the requirement.", "It meets the requirement."),
+            ("The answer fails this criterion.", "The answer satisfies this criterion."),
+            ("回答不符合该标准。", "回答符合该标准。"),
+            ("综上，未达到要求。", "综上，达到要求。"),
+            ("所以不符合。", "所以符合。"),
+        )
+    },
     "its reasoning in Chinese": lambda s, v: s.replace(
         '"reasoning": "', f'"reasoning": "该标准{"未" if v["met"] else ""}满足。'
     ),
@@ -229,8 +302,9 @@ def read(mode: str, reply: str, language: str) -> set[bool | None]:
     """What the reader takes the reply for."""
     try:
         if mode == "criterion":
-            return {read_criterion(reply, ANSWERS[language]).met}
-        found = read_rubric(reply, IDS, ANSWERS[language])
+            return {read_criterion(reply, ANSWERS[language], ECHO).met}
+        echoes = {one: ECHO | {"id": one, "criterion_id": one} for one in IDS}
+        found = read_rubric(reply, IDS, ANSWERS[language], echoes)
     except Unusable:
         return {None}
     assert list(found) == IDS
@@ -361,7 +435,7 @@ def test_a_second_list_of_grades_leaves_the_first_uncertain() -> None:
         ({"met": False, "explanation": "x"}, False),
         ({"met": True, "quote": "Rest; drink water", "rationale": "x"}, True),
         ({"met": False, "reasoning": "x" * 9000}, False),
-        ({"met": False, "criterion_id": 3, "criterion": "c", "language": "en"}, False),
+        ({"met": False, "criterion_id": "k1", "criterion": "Advises rest.", "language": "en"}, False),
         ({"met": True, "quote": None}, None),
         ({"met": True, "quote": "."}, None),
         ({"met": True, "quote": "**"}, None),
@@ -451,8 +525,31 @@ def test_a_criterion_about_the_whole_answer_needs_no_quote_and_no_other_does() -
         assert read("criterion", json.dumps(whole | other), "en") == {None}, other
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("None of the criteria is met.", False),
+        ("All criteria are met.", True),
+        ("Every criterion is not met.", False),
+        ("所有标准均满足。", True),
+        ("各项均不符合。", False),
+    ],
+)
+def test_words_about_all_criteria_that_contradict_a_grade_leave_all_ungraded(words: str, said: bool) -> None:
+    for met in (True, False):
+        reply = words + "\n" + json.dumps({"grades": [entry(one, met) for one in IDS]})
+        assert read("rubric", reply, "en") == {met if met is said else None}
+
+
 def test_reasoning_that_only_mentions_a_part_or_a_condition_is_no_contradiction() -> None:
     for met, reasoning in (
+        (False, "满足该标准需要说明剂量，回答没有说明。"),
+        (False, "回答只有在提到剂量时才符合该标准。"),
+        (True, "虽然没有达到38度的说法，但提到了退热，符合该标准。"),
+        (False, "To meet the requirement the answer must name a dose."),
+        (False, "It would meet the requirement if it named a dose."),
+        (True, "Its fever standard met with no objection; rest is advised."),
+        (False, "回答说体温达到38度，没有提到就医。"),
         (False, "The criterion is met only if both parts are named; the second is not."),
         (False, "The first part is met, the second is not."),
         (True, "Although no dose is named, the criterion is met."),

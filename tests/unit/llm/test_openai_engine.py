@@ -96,7 +96,7 @@ async def test_what_is_sent_is_the_fenced_request_with_a_strict_schema() -> None
     assert body["messages"][1]["content"].startswith("<input>\n{")
     shape = body["response_format"]["json_schema"]
     assert (shape["name"], shape["strict"]) == ("grader_criterion", True)
-    assert shape["schema"]["required"] == ["met", "quote", "reasoning"]
+    assert shape["schema"]["required"] == ["reasoning", "met", "quote", "whole"]
     assert headers["Authorization"] == f"Bearer {KEY}"
 
 
