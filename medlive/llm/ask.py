@@ -30,6 +30,8 @@ PATIENCE: Final = 20
 """This many failures in a row, or as many as there are calls at once if that is more, and the endpoint is dead."""
 STRANGERS: Final = 8
 """This many replies by another model than the pinned one, and none by it: a wrong configuration."""
+UNREADABLE: Final = 12
+"""This many replies of which none could be read: the model cannot do the task, and is not paid for more."""
 
 
 class CallOutcome(StrEnum):
@@ -47,12 +49,18 @@ class Unusable(Exception):
     """A call brought nothing that can be used; the text says why, for the repair and the record."""
 
     def __init__(
-        self, problem: str, outcome: CallOutcome = CallOutcome.INVALID, *, rest: Request | None = None
+        self,
+        problem: str,
+        outcome: CallOutcome = CallOutcome.INVALID,
+        *,
+        rest: Request | None = None,
+        partial: bool = False,
     ) -> None:
-        """`rest` is what is left to ask, where a part of the reply could be used."""
+        """`rest` is what is left to ask; `partial`: a part of the reply could be used."""
         super().__init__(problem)
         self.outcome = outcome
         self.rest = rest
+        self.partial = partial
 
 
 class AnotherModel(Unusable):
@@ -207,13 +215,16 @@ class Asker(Caller):
         """Replies by others than the pinned model."""
         self._trusted = False
         """Whether the pinned model has answered once."""
+        self.readable = False
+        """Whether a reply could be read once, now or in the work that is continued."""
+        self._unreadable = 0
 
     async def ask(self, request: Request, read: Callable[[Reply], T]) -> Asked[T]:
         """Ask until `read` takes a reply, or the attempts are spent.
 
         `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises
         BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
-        dead, and ConfigError when every reply comes from another model.
+        dead, and ConfigError when every reply comes from another model or none can be read.
         """
         asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
@@ -244,12 +255,24 @@ class Asker(Caller):
     def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
         self._trusted = self._trusted or reply.model == self._pinned
         try:
-            return read_checked(reply, self._pinned, self.role, read)
+            value = read_checked(reply, self._pinned, self.role, read)
         except AnotherModel:
             self._strangers += 1
             if not self._trusted and self._strangers >= STRANGERS:
                 self._refuse(reply)
             raise
+        except Unusable as exc:
+            self._unreadable += 1
+            self.readable = self.readable or exc.partial
+            if self._health and not self.readable and self._unreadable >= UNREADABLE:
+                words = " ".join(reply.text.split())[:300]
+                raise ConfigError(
+                    f"none of {self._unreadable} replies of the {self.role} could be read, the last: {exc}",
+                    hint=f"it said: {words!r}; name another model, or see how its endpoint is asked for JSON",
+                ) from exc
+            raise
+        self.readable = True
+        return value
 
     def _refuse(self, reply: Reply) -> NoReturn:
         unnamed = reply.model == UNNAMED

@@ -20,6 +20,7 @@ from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget
 from medlive.llm.engine import Engine
 from medlive.llm.pool import Progress, work_through
+from medlive.text.normalise import fold
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class GradeResult(CallsMade):
     """Of `reused`, those that came from the cache that runs share."""
 
 
+_SAME_QUOTE: Final = 2
+"""Criteria of an answer that one quote may serve, however few there are."""
 _NOT_ASKED: Final = Settled(None, "", "not asked yet")
 
 
@@ -57,13 +60,28 @@ class Record:
 
     def put(self, grade: Grade) -> None:
         """The newest verdict of its key."""
-        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason)
+        quote = hash(fold(grade.quote)) if grade.met and grade.quote else 0
+        self.latest[grade.key] = Settled(grade.met, grade.grader, grade.reason, quote)
 
     def count(self, keys: Iterable[str]) -> tuple[Counter[bool | None], dict[str, int]]:
         """How many of these keys are met, not met and ungraded, and why they are ungraded."""
         found = [self.latest.get(key) or _NOT_ASKED for key in keys]
         reasons = Counter(kind_of(verdict.reason) for verdict in found if verdict.met is None)
         return Counter(verdict.met for verdict in found), dict(reasons.most_common())
+
+    def evidence_notes(self, answers: Iterable[tuple[EvaluationCase, Mapping[str, str]]]) -> Iterator[str]:
+        """What is odd about the quotes of answers, each a case with the keys of its criteria."""
+        same, bare = list[str](), 0
+        for case, keys in answers:
+            quotes = [one.quote for key in keys.values() if (one := self.latest.get(key)) and one.met]
+            bare += quotes.count(0)
+            most = max(Counter(filter(None, quotes)).values(), default=0)
+            if most > max(_SAME_QUOTE, len(keys) / 2):
+                same.append(case.case_id)
+        if same:
+            yield f"one quote serves most criteria of {len(same)} answers, such as that of case {same[0]}"
+        if bare:
+            yield f"{bare} criteria are met without a quote, as about the answer as a whole"
 
 
 def read_record(path: Path, judge: str) -> Record:
@@ -124,8 +142,9 @@ async def grade_run(
     A reply that cannot be read is returned to the engine `max_retries` times with what is wrong with it; what
     stays unread is `ungraded`. Replies by another model than the engine's count only with `allow_unpinned`. What
     `cache` holds is not asked for. When `budget` is spent, calls under way are finished and kept, and the result
-    says `stopped`. Raises Locked when another process grades the same folder, UsageError when every reply comes
-    from another model, EndpointUnavailable when the endpoint seems dead; what was graded by then is kept.
+    says `stopped`. Raises Locked when another process grades the same folder, ConfigError when every reply
+    comes from another model or none of the first can be read, EndpointUnavailable when the endpoint seems dead;
+    what was graded by then is kept.
     """
     judge = Judge(engine.identity, mode, allow_unpinned=allow_unpinned)
     asker = open_asker(engine, max_retries, concurrency, allow_unpinned, budget)
@@ -137,8 +156,10 @@ async def grade_run(
         cached = list(find_cached(cache, run.cases, answers, judge, record))
         for grade in cached:
             log.add(grade.row())
-        keys = [key for one in gradable(run.cases, answers) for key in judge.keys(*one).values()]
+        graded = [(case, judge.keys(case, answer)) for case, answer in gradable(run.cases, answers)]
+        keys = [key for _, of_case in graded for key in of_case.values()]
         reused = sum(judge.settles(record.latest.get(key)) for key in keys)
+        asker.readable = reused > 0
 
         async def ask(work: Work) -> int:
             verdicts = Verdicts(judge, work)
@@ -160,7 +181,8 @@ async def grade_run(
         path=run.path, criteria=len(keys), met=tally[True], not_met=tally[False], ungraded=tally[None],
         reused=reused, calls=asker.calls,
         unanswered=tuple(case.case_id for case in run.cases if case.case_id not in answers),
-        reasons=reasons, notes=(*notes, *record.notes, *(cache.notes if cache else ())),
+        reasons=reasons,
+        notes=(*notes, *record.notes, *(cache.notes if cache else ()), *record.evidence_notes(graded)),
         cached=len(cached), stopped=stopped, silence=asker.silence,
     )  # fmt: skip
 

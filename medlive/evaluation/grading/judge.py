@@ -65,6 +65,8 @@ class Settled(NamedTuple):
     met: bool | None
     grader: str
     reason: str
+    quote: int = 0
+    """A hash of the quote; 0 for none."""
 
 
 class Judge:
@@ -114,9 +116,13 @@ class Judge:
 class Ungraded(Unusable):
     """A reply leaves criteria without a verdict."""
 
-    def __init__(self, faults: Mapping[str, str], rest: Request) -> None:
-        """`faults` says why, by the criteria's ids."""
-        super().__init__("; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS], rest=rest)
+    def __init__(self, faults: Mapping[str, str], rest: Request, *, partial: bool) -> None:
+        """`faults` says why, by the criteria's ids; `partial`: others have a verdict."""
+        super().__init__(
+            "; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS],
+            rest=rest,
+            partial=partial,
+        )
         self.faults = faults
 
 
@@ -140,7 +146,7 @@ class Verdicts:
         self._found |= {cid: (found, reply) for cid, found in read.items() if isinstance(found, Verdict)}
         if faults := {cid: found for cid, found in read.items() if isinstance(found, str)}:
             rest = replace(self._work, criteria=tuple(open_[cid] for cid in faults))
-            raise Ungraded(faults, self._judge.request(rest))
+            raise Ungraded(faults, self._judge.request(rest), partial=len(faults) < len(read))
         return self._found
 
     def grades(self, asked: Asked[Any], origin: Origin = Origin.CALL) -> list[Grade]:

@@ -12,7 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
-from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.audit import (
     AUDIT,
@@ -324,8 +324,8 @@ async def test_the_rules_name_no_cause(run_dir: Path) -> None:
 async def test_the_auditor_with_the_most_causes_is_shown(run_dir: Path) -> None:
     run = await graded(run_dir)
     await audit_run(run, Judge(lambda _: json.dumps(GOOD), model="whole"))
-    silent = Judge(lambda _: "No idea.", model="silent")
-    await audit_run(run, silent)
+    with pytest.raises(ConfigError, match="none of 12 replies of the auditor could be read"):
+        await audit_run(run, Judge(lambda _: "No idea.", model="silent"))
     table = load_audit(run)
     assert (table.auditor.model, table.audited) == ("whole", 6)
     assert any("whole (6 causes), silent (0 causes); shown is whole" in note for note in table.notes)

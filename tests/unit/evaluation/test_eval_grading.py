@@ -70,6 +70,61 @@ async def test_rubric_mode_asks_once_a_case_and_asks_again_only_for_what_is_miss
     assert "does not grade" in judge.requests[1].repair[1]
 
 
+async def test_a_judge_that_stays_unreadable_is_stopped_with_its_reply_named(run_dir: Path) -> None:
+    await answered(run_dir, n=30)
+    judge = Judge(lambda _: "I think it is fine.")
+    with pytest.raises(ConfigError, match="none of 12 replies of the grader could be read") as failed:
+        await grade_run(run_dir, judge, concurrency=1)
+    assert "I think it is fine." in str(failed.value.hint)
+    assert len(judge.requests) == 12
+    # A judge that was read once, now or before, is asked for all.
+    first = iter([verdict(False)])
+    done = await grade_run(run_dir, Judge(lambda _: next(first, "?")), concurrency=1, max_retries=0)
+    assert (done.not_met, done.ungraded, done.calls) == (1, 89, 90)
+    assert (await grade_run(run_dir, Judge(lambda _: "?"), concurrency=1, max_retries=0)).calls == 89
+
+
+async def test_a_rubric_reply_of_which_a_part_is_read_stops_nothing(run_dir: Path) -> None:
+    await answered(run_dir, n=20)
+
+    def half(request: Request) -> str:
+        return json.dumps({"grades": json.loads(rubric_reply(request))["grades"][:1]})
+
+    done = await grade_run(run_dir, Judge(half), mode=Mode.RUBRIC, concurrency=1, max_retries=0)
+    assert (done.calls, done.ungraded) == (20, 40)
+
+
+async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_answer(run_dir: Path) -> None:
+    await answered(run_dir, n=1, criteria=2)
+
+    def answer(request: Request) -> str:
+        return rubric_reply(request).replace("Drink water", "Drink water … eat stones")
+
+    judge = Judge(answer)
+    done = await grade_run(run_dir, judge, mode=Mode.RUBRIC)
+    assert judge.requests[1].repair[1] == "k0: the quote is not in the answer letter for letter: 'eat stones'"
+    assert done.reasons == {"the quote is not in the answer letter for letter": 1}
+
+
+async def test_reasons_are_counted_whole(run_dir: Path) -> None:
+    await answered(run_dir, n=1, criteria=1)
+    done = await grade_run(run_dir, Judge(lambda _: '{"met": "yes", "quote": "", "reasoning": ""}'))
+    assert list(done.reasons) == ["met: Input should be a valid boolean"]
+
+
+async def test_one_quote_for_most_criteria_and_verdicts_without_one_are_warned_of(run_dir: Path) -> None:
+    await answered(run_dir, n=3, criteria=4)
+    same = await grade_run(run_dir, Judge(lambda _: verdict(True)))
+    assert "one quote serves most criteria of 3 answers, such as that of case c000" in same.notes
+    other = Judge(lambda _: verdict(True, quote="", whole=True), model="judge-2")
+    whole = await grade_run(run_dir, other)
+    assert (whole.met, whole.ungraded) == (12, 0)
+    assert "12 criteria are met without a quote, as about the answer as a whole" in whole.notes
+    assert all(g.whole for g in read_grades(run_dir / "grades.jsonl")[0] if g.model == "judge-2")
+    few = Judge(lambda r: verdict(r.inputs["criterion"].endswith((".0", ".1"))), model="judge-3")
+    assert not [note for note in (await grade_run(run_dir, few)).notes if "quote" in note]
+
+
 async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(run_dir: Path) -> None:
     await answered(run_dir, n=1)
 

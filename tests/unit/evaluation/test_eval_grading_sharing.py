@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from medlive.errors import ConfigError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
@@ -72,7 +73,8 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     cache = GradeCache(tmp_path / "cache")
     run = await answered(tmp_path / "a")
     # Neither the ungraded nor, for whoever pins it, verdicts of another model.
-    await grade_run(run, Judge(lambda _: "rubbish"), cache=cache)
+    with pytest.raises(ConfigError, match="could be read"):
+        await grade_run(run, Judge(lambda _: "rubbish"), cache=cache)
     assert not list(os.walk(tmp_path / "cache"))
     await grade_run(run, Judge(lambda r: reply(met(r), model="judge-2")), cache=cache, allow_unpinned=True)
     copy = await answered(tmp_path / "b")
