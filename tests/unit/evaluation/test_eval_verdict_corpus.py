@@ -212,6 +212,62 @@ OPEN: dict[str, Wrap] = {
     "a web page": lambda s, v: "<html><body>502 Bad Gateway</body></html>",
     "an error as text": lambda s, v: '{"error": {"message": "overloaded"}}',
 }
+OPENS = (
+    ("Criterion not met.", "Criterion met."),
+    ("Criterion: not met.", "Criterion: met."),
+    ("Requirement not satisfied.", "Requirement satisfied."),
+    ("It does not meet the requirement.", "It meets the requirement."),
+    ("The answer doesn’t meet the stated requirement.", "The answer meets the stated requirement."),
+    ("The response fails this criterion.", "The response fulfils this criterion."),
+    ("The response fails to satisfy the condition.", "The response satisfies the condition."),
+    ("So met = false.", "So met = true."),
+    ("met: no.", "met: yes."),
+    ("因此不满足。", "因此满足。"),
+    ("因此，回答不满足该标准。", "因此，回答满足该标准。"),
+    ("所以并不满足。", "所以满足。"),
+    ("综上未达到要求。", "综上达到要求。"),
+    ("不符合该标准。", "符合该标准。"),
+    ("回答未达到该标准。", "回答达到了该标准。"),
+    ("回答没有满足要求。", "回答满足要求。"),
+    ("该标准未达到。", "该标准达到。"),
+    ("此条目不成立。", "此条目成立。"),
+    ("仅部分满足该标准。", "满足该标准。"),
+)
+ENDS = (
+    ("Not met.", "Met."),
+    ("Therefore not met.", "Therefore met."),
+    ("Verdict: unmet", "Verdict: met"),
+    ("=> not satisfied", "=> satisfied"),
+    ("，不满足。", "，满足。"),
+    ("；未达到。", "；达到。"),
+    ("，不达标", "，达标"),
+)
+LEADS = (
+    ("Criterion not met.", "Criterion met."),
+    ("It does not meet the requirement.", "It meets the requirement."),
+    ("The answer fails this criterion.", "The answer satisfies this criterion."),
+    ("回答不符合该标准。", "回答符合该标准。"),
+    ("综上，未达到要求。", "综上，达到要求。"),
+    ("所以不符合。", "所以符合。"),
+)
+
+
+def opens(no: str, yes: str) -> Wrap:
+    return lambda s, v: s.replace('"reasoning": "', f'"reasoning": "{no if v["met"] else yes} ')
+
+
+def ends(no: str, yes: str) -> Wrap:
+    def wrap(s: str, v: dict[str, Any]) -> str:
+        head, quote, tail = s.rpartition('"')
+        return f"{head} {no if v['met'] else yes}{quote}{tail}"
+
+    return wrap
+
+
+def leads(no: str, yes: str) -> Wrap:
+    return lambda s, v: f"{no if v['met'] else yes}\n\n{s}"
+
+
 CONTRARY: dict[str, Wrap] = {
     "stated before": lambda s, v: f"The criterion is {'not ' if v['met'] else ''}met.\n{s}",
     "stated before a fence": lambda s, v: f"It is {'not ' if v['met'] else ''}satisfied.\n```json\n{s}\n```",
@@ -235,57 +291,9 @@ CONTRARY: dict[str, Wrap] = {
     "its reasoning": lambda s, v: s.replace(
         '"reasoning": "', f'"reasoning": "The criterion is therefore {"not " if v["met"] else ""}met. '
     ),
-    **{
-        f"its reasoning: {no} / {yes}": lambda s, v, no=no, yes=yes: s.replace(
-            '"reasoning": "', f'"reasoning": "{no if v["met"] else yes} '
-        )
-        for no, yes in (
-            ("Criterion not met.", "Criterion met."),
-            ("Criterion: not met.", "Criterion: met."),
-            ("Requirement not satisfied.", "Requirement satisfied."),
-            ("It does not meet the requirement.", "It meets the requirement."),
-            ("The answer doesn’t meet the stated requirement.", "The answer meets the stated requirement."),
-            ("The response fails this criterion.", "The response fulfils this criterion."),
-            ("The response fails to satisfy the condition.", "The response satisfies the condition."),
-            ("So met = false.", "So met = true."),
-            ("met: no.", "met: yes."),
-            ("因此不满足。", "因此满足。"),
-            ("因此，回答不满足该标准。", "因此，回答满足该标准。"),
-            ("所以并不满足。", "所以满足。"),
-            ("综上未达到要求。", "综上达到要求。"),
-            ("不符合该标准。", "符合该标准。"),
-            ("回答未达到该标准。", "回答达到了该标准。"),
-            ("回答没有满足要求。", "回答满足要求。"),
-            ("该标准未达到。", "该标准达到。"),
-            ("此条目不成立。", "此条目成立。"),
-            ("仅部分满足该标准。", "满足该标准。"),
-        )
-    },
-    **{
-        f"its reasoning ends: {no} / {yes}": lambda s, v, no=no, yes=yes: (
-            s[: s.rindex('"')] + f" {no if v['met'] else yes}" + s[s.rindex('"') :]
-        )
-        for no, yes in (
-            ("Not met.", "Met."),
-            ("Therefore not met.", "Therefore met."),
-            ("Verdict: unmet", "Verdict: met"),
-            ("=> not satisfied", "=> satisfied"),
-            ("，不满足。", "，满足。"),
-            ("；未达到。", "；达到。"),
-            ("，不达标", "，达标"),
-        )
-    },
-    **{
-        f"before: {no} / {yes}": lambda s, v, no=no, yes=yes: f"{no if v['met'] else yes}\n\n{s}"
-        for no, yes in (
-            ("Criterion not met.", "Criterion met."),
-            ("It does not meet the requirement.", "It meets the requirement."),
-            ("The answer fails this criterion.", "The answer satisfies this criterion."),
-            ("回答不符合该标准。", "回答符合该标准。"),
-            ("综上，未达到要求。", "综上，达到要求。"),
-            ("所以不符合。", "所以符合。"),
-        )
-    },
+    **{f"its reasoning: {no} / {yes}": opens(no, yes) for no, yes in OPENS},
+    **{f"its reasoning ends: {no} / {yes}": ends(no, yes) for no, yes in ENDS},
+    **{f"before: {no} / {yes}": leads(no, yes) for no, yes in LEADS},
     "its reasoning in Chinese": lambda s, v: s.replace(
         '"reasoning": "', f'"reasoning": "该标准{"未" if v["met"] else ""}满足。'
     ),
