@@ -211,8 +211,8 @@ In {c.by_case.one_label} of the cases people and grader used a single label.
 
 ### Scores of whole answers
 
-Nobody scored these answers as a whole. Both sides are derived by Equation 1 from the verdicts, must-have
-statements at 2 points and nice-to-have at 1 (the weights are ours); people's is the mean of the three. Pearson
+Nobody scored these answers as a whole. Both sides are K-QA's comprehensiveness, the share of what an answer must
+have that it entails; people's is the mean of the three, and answers without a must-have statement are out. Pearson
 {figure(rubric.pearson)}, p = {rubric.pearson.p:.3f}; Spearman {figure(rubric.spearman)}, p =
 {rubric.spearman.p:.3f}; n = {rubric.pearson.n} cases. There is no direct judge to compare with, for want of a
 language model.
