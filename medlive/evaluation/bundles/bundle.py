@@ -229,7 +229,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
             "table": table.tsv(),
         }
     scores = {
-        "format": "medlive-bundle-scores", "format_version": 1,
+        "format": "medlive-bundle-scores", "format_version": 2,
         "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
         "errata": None if errata is None else dict(errata),
         "rates": {**asdict(model.rates), "shares": model.rates.shares},
