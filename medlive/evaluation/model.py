@@ -81,17 +81,13 @@ class EvaluationCase:
     def row(self) -> dict[str, Any]:
         """The case as JSON; what only imported benchmarks have is left out where it is empty."""
         row = {name: value for name, value in asdict(self).items() if value or name not in _IMPORTED}
-        for criterion in row["criteria"]:
-            if not criterion["tags"]:
-                del criterion["tags"]
+        row["criteria"] = [{k: v for k, v in c.items() if v or k != "tags"} for c in row["criteria"]]
         return row
 
     @classmethod
     def from_row(cls, row: Mapping[str, Any]) -> Self:
         """The case from its JSON. Raises TypeError or KeyError if it is invalid."""
-        criteria = tuple(
-            EvaluationCriterion(**{**c, "tags": tuple(c["tags"])} if "tags" in c else c) for c in row["criteria"]
-        )
+        criteria = tuple(EvaluationCriterion(**{**c, "tags": tuple(c.get("tags", ()))}) for c in row["criteria"])
         turns = tuple(Turn(**turn) for turn in row.get("turns", ()))
         return cls(**{**row, "criteria": criteria, "turns": turns, "tags": tuple(row.get("tags", ()))})
 

@@ -48,9 +48,9 @@ class Asking:
 
     model: Annotated[str, Option(help="The model: a name in models.toml, or its id.")]
     base_url: Annotated[str | None, Option(help="The endpoint, ending in /v1 [as in models.toml].")] = None
-    template: Annotated[
-        str | None, Option(help="livemedbench-v1, open, open-book, or as-is [other people's benchmarks: as-is].")
-    ] = None
+    template: Annotated[str | None, Option(help="livemedbench-v1, open, open-book or as-is [by the cases].")] = (
+        None
+    )
     evidence: Annotated[str | None, Option(metavar="NAME|PATH", help="The open book's index [default].")] = None
     top_k: Annotated[int, Option(min=1, max=50, help="Snippets before a question.")] = 5
     undated: Annotated[bool, Option("--undated", help="Let in snippets without a date.")] = False
@@ -284,8 +284,7 @@ def import_(
     settings = read_settings()
     form = one_of("--format", Format, format_) if format_ else None
     case_set = select(load_set(settings, cases, unverified, form), Selection(**part.given()))
-    if form is None:
-        form = Format.LIVEMEDBENCH if case_set.origin == "snapshot" else Format(case_set.origin)
+    form = Format.LIVEMEDBENCH if case_set.origin == "snapshot" else Format(case_set.origin)
     place = _place(settings, cases)
     judge = Judge(grader_identity(settings.roles.grader, grader), read_mode(mode)) if grader else None
     ratings = None

@@ -197,8 +197,7 @@ def add_file(found: RatingCollector, data: bytes, name: str) -> None:
         found.formats["mediqa"] = None
         for where, _, given in mediqa_rows(text, name):
             if (score := given["score"]) is not None:
-                at = found.where(name, where)
-                found.verdict(at, (given["case_id"], "correct"), "experts", score > 2)
+                found.verdict(at := found.where(name, where), (given["case_id"], "correct"), "experts", score > 2)
                 found.score(at, given["case_id"], "experts", (score - 1) / 3)
     elif text.lstrip().startswith("[") and '"model_name"' in text and '"Factuality"' in text:
         found.formats["frank"] = None

@@ -28,11 +28,8 @@ Row = dict[str, Any]
 KQA_COLUMNS: Final = ("Question", "llm_x", "answer", "claim", "category_x")
 _KQA_LISTS: Final = ("Must_have", "Nice_to_have")
 _UNREAD: Final = {"canary", "Sources", "ICD_10_diag"}
-"""Fields of the formats that no score rests on."""
-MEDIQA_CRITERION: Final = "Answers the question correctly, if not completely."
-"""What MEDIQA's label 1 says: an expert score of 3 or 4."""
-IDEAL: Final = "ideal_completion"
-"""The response field that stands for the physicians' own answers in HealthBench's file of cases."""
+_MEDIQA_LABEL: Final = "Answers the question correctly, if not completely."
+_IDEAL: Final = "ideal_completion"
 
 
 class Format(StrEnum):
@@ -110,7 +107,7 @@ class _CaseRow(_Part):
             for axis in [c.axis or _tagged(c.tags, "axis:")]
         ]
         case_id, cluster = str(self.case_id), None if self.cluster is None else str(self.cluster)
-        ideal = (self.ideal_completions_data or {}).get(IDEAL)
+        ideal = (self.ideal_completions_data or {}).get(_IDEAL)
         return EvaluationCase(
             case_id=case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
             narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
@@ -121,8 +118,7 @@ class _CaseRow(_Part):
 
     def unknown(self) -> Iterator[str]:
         """The names of fields that medlive does not know; of turns and criteria after `turns.` and `rubric.`."""
-        parts: list[tuple[str, Sequence[_Part]]] = [("", [self]), ("turns.", self.turns), ("rubric.", self.rubric)]
-        for prefix, rows in parts:
+        for prefix, rows in (("", [self]), ("turns.", self.turns), ("rubric.", self.rubric)):
             yield from {
                 prefix + name: None for row in rows for name in row.model_extra or {} if name not in _UNREAD
             }
@@ -264,9 +260,8 @@ def _kqa_statements(text: str, name: str) -> Iterator[tuple[str, Row]]:
     """K-QA's labelled statements as cases: one for each answer, of the source that gave it."""
     cases: dict[str, tuple[str, Row]] = {}
     for line, (case_id, criterion_id), row in kqa_rows(text, name):
-        head = {"case_id": case_id, "query": row["Question"], "source": row["llm_x"], "rubric": []}
-        head["cluster"] = kqa_id(row["Question"])
-        _, case = cases.setdefault(case_id, (f"line {line}", head))
+        head = {"query": row["Question"], "source": row["llm_x"], "cluster": kqa_id(row["Question"]), "rubric": []}
+        _, case = cases.setdefault(case_id, (f"line {line}", {"case_id": case_id, **head}))
         case["rubric"].append({"id": criterion_id, **_statement(row["claim"], row["category_x"])})
     yield from cases.values()
 
@@ -285,7 +280,7 @@ def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
         asked = (question.findtext("QuestionText") or "").strip()
         for answer in question.iter("Answer"):
             qid, aid, score = question.get("QID", ""), answer.get("AID", ""), answer.get("ReferenceScore")
-            rubric = [{"id": "correct", "criterion": MEDIQA_CRITERION, "points": 1}]
+            rubric = [{"id": "correct", "criterion": _MEDIQA_LABEL, "points": 1}]
             case = {"case_id": aid, "query": asked, "cluster": qid, "rubric": rubric}
             given = {"case_id": aid, "response": answer.findtext("AnswerText") or "",
                      "score": int(score) if score in ("1", "2", "3", "4") else None}  # fmt: skip
@@ -324,14 +319,14 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
 
 def _result(row: Mapping[str, Any], field: str) -> Row:
     """A row of HealthBench's results: the last message of its completion, or the ideal one, and its verdicts."""
-    given = (row.get("ideal_completions_data") or {}).get(IDEAL) if field == IDEAL else row.get("completion")
+    given = (row.get("ideal_completions_data") or {}).get(_IDEAL) if field == _IDEAL else row.get("completion")
     last = given[-1] if isinstance(given, list) and given else given
+    answer = last.get("content") if isinstance(last, dict) else last
     verdicts = {
         f"rubric_{place}": {"criterion": item.get("criterion"), "score": item["criteria_met"]}
         for place, item in enumerate(row.get("rubric_items") or (), start=1)
         if isinstance(item, dict) and "criteria_met" in item
     }
-    answer = last.get("content") if isinstance(last, dict) else last
     return {"case_id": row.get("prompt_id"), "response": answer, "evaluations": verdicts}
 
 
@@ -342,7 +337,8 @@ def gradings_of(
     raters = list(dict.fromkeys(rater for given in verdicts.values() for rater in given))
     if len(raters) > 2:
         raters.append("majority")
-        verdicts = {place: {**given, "majority": _majority(given)} for place, given in verdicts.items()}
+        votes = {at: sum(2 * met - 1 for met in by.values() if met is not None) for at, by in verdicts.items()}
+        verdicts = {at: {**by, "majority": votes[at] > 0 if votes[at] else None} for at, by in verdicts.items()}
     out: dict[str, list[Row]] = {}
     for rater in raters:
         for case in cases:
@@ -350,8 +346,3 @@ def gradings_of(
             given = {c.id: {"criterion": c.criterion, "score": met} for c, met in found.items() if met is not None}
             out.setdefault(rater, []).append({"case_id": case.case_id, "evaluations": given})
     return out
-
-
-def _majority(given: Mapping[str, bool | None]) -> bool | None:
-    met, unmet = (sum(one is side for one in given.values()) for side in (True, False))
-    return None if met == unmet else met > unmet

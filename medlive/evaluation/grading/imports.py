@@ -138,8 +138,8 @@ class _Claim:
 
 def _claim(path: Path, judge: Judge | None, rater: str) -> _Claim:
     if judge is None:
-        parts = ["import", path.name, *filter(None, [rater])]
-        return _Claim(digest_json(parts), IMPORTED, rater or "unknown", Mode.CRITERION, Origin.CALL)
+        digest = digest_json(["import", path.name, *filter(None, [rater])])
+        return _Claim(digest, IMPORTED, rater or "unknown", Mode.CRITERION, Origin.CALL)
     return _Claim(judge.digest, judge.identity.engine, judge.identity.model, judge.mode, Origin.IMPORT)
 
 

@@ -23,6 +23,7 @@ from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmar
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Turn
 from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.templates import default_template, load_template
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import score_runs
@@ -155,6 +156,27 @@ async def test_a_conversation_is_sent_as_it_stands(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="as it stands: --template as-is, not open"):
         await run_model(cases, complete, tmp_path / "other", use=USE, created_at=AT, template="open")
     assert not (tmp_path / "other").exists()
+
+
+def test_other_peoples_benchmarks_are_asked_as_they_are_unless_told_otherwise(tmp_path: Path) -> None:
+    (single := tmp_path / "lmb.json").write_text('[{"case_id": "1", "narrative": "N", "rubric_items": []}]')
+    own = lines(tmp_path / "own.jsonl", [{"case_id": "q", "narrative": "I $ache.", "query": "Why?"}])
+    assert (format_of(single), format_of(own)) == (Format.LIVEMEDBENCH, Format.JSONL)
+    assert default_template(load_cases(single)) == default_template(make_cases(1)) == "livemedbench-v1"
+    (case,) = load_cases(own).cases
+    assert load_template(default_template(load_cases(own))).messages(case) == [said("I $ache.\n\nWhy?")]
+
+
+def test_physicians_ideal_completions_are_answers_where_there_are_some(tmp_path: Path) -> None:
+    ideal = {"ideal_completion": "Rest, and call.", "ideal_completions_group": "Group 1"}
+    cases = lines(
+        tmp_path / "hb.jsonl", [example("a", item(1), ideal_completions_data=ideal), example("b", item(1))]
+    )
+    files = ("--cases", cases, "--responses", cases, "--response-field", "ideal_completion")
+    medlive("import", *files, "--model", "physicians", "--out", tmp_path / "run")
+    run = open_run(tmp_path / "run")
+    assert {name: answer.response for name, answer in run.answers()[0].items()} == {"a": "Rest, and call."}
+    assert [case.advice for case in run.cases] == ["Rest, and call.", ""]
 
 
 BAD = [
