@@ -104,21 +104,17 @@ def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
         BadInput: If the file is not one.
         UsageError: If it is of a judge that graded none of the runs.
     """
-    found = _read(path)
-    if judges is not None and found.grader.judge not in judges:
-        raise UsageError(
-            f"{path} is about {found.grader.name} ({found.grader.judge[:19]}), which graded none of the runs",
-            hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
-        )
-    return found
-
-
-def _read(path: Path) -> MetaFile:
     try:
-        return MetaFile.model_validate_json(path.read_bytes())
+        found = MetaFile.model_validate_json(path.read_bytes())
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except ValidationError as exc:
         first: Any = exc.errors(include_url=False, include_input=False)[0]
         place = ".".join(str(part) for part in first["loc"]) or "the whole"
         raise BadInput(f"{path} is not a meta.json of medlive: {place}: {first['msg']}") from exc
+    if judges is not None and found.grader.judge not in judges:
+        raise UsageError(
+            f"{path} is about {found.grader.name} ({found.grader.judge[:19]}), which graded none of the runs",
+            hint=f"these runs were graded by {', '.join(sorted(j[:19] for j in judges)) or 'nobody'}",
+        )
+    return found

@@ -15,12 +15,8 @@ if TYPE_CHECKING:
     from medlive.statistics.power import Spread
 
 
-def _given(paths: list[Path] | None) -> list[Path] | None:
-    return check_runs(paths) if paths else paths
-
-
 def power(
-    runs: Annotated[list[Path] | None, Argument(help="Graded runs that show the spread.", callback=_given)] = None,
+    runs: Annotated[list[Path] | None, Argument(help="Graded runs that show the spread.")] = None,
     points: Annotated[list[float] | None, Option(help="To tell apart, of 100; repeatable [2, 5, 10].")] = None,
     spread: Annotated[float | None, Option(help="Without runs: deviation of scores in points [30].")] = None,
     correlation: Annotated[float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")] = 0.5,
@@ -45,24 +41,17 @@ def power(
     else:
         score = (30.0 if spread is None else spread) / 100
         seen, origin = Spread(score * math.sqrt(2 - 2 * correlation), score), "assumed"
-    level = alpha / (models * (models - 1) / 2)
-    try:
-        rows: list[dict[str, Any]] = [
-            {
-                "points": d,
-                "to tell two models apart": cases_for_pair(d / 100, seen.difference, power=chance, alpha=level),
-                "after the cutoff": cases_for_drop(
-                    d / 100, seen.score, before=before, power=chance, alpha=alpha / models
-                ),
-            }
-            for d in wanted
-        ]
-    except ValueError as exc:
-        raise UsageError(str(exc)) from exc
-    for row in rows:
-        for name in ("to tell two models apart", "after the cutoff"):
-            n = row[name]
-            row[f"weeks {name}"] = None if n is None else math.ceil(n / per_week)
+    pairs = models * (models - 1) / 2
+    rows: list[dict[str, Any]] = []
+    for d in wanted:
+        try:
+            apart = cases_for_pair(d / 100, seen.difference, power=chance, alpha=alpha / pairs)
+            fresh = cases_for_drop(d / 100, seen.score, before=before, power=chance, alpha=alpha / models)
+        except ValueError as exc:
+            raise UsageError(str(exc)) from exc
+        needed = {"to tell two models apart": apart, "after the cutoff": fresh}
+        weeks = {f"weeks {name}": n and math.ceil(n / per_week) for name, n in needed.items()}
+        rows.append({"points": d, **needed, **weeks})
     about = {
         "power": chance, "alpha": alpha, "models": models, "spread": origin, "cases_per_week": per_week,
         "deviation_of_scores": 100 * seen.score, "deviation_of_differences": 100 * seen.difference,
@@ -83,7 +72,7 @@ def _seen(runs: list[Path]) -> "Spread":
     from medlive.evaluation.scoring.score import score_matrix, score_runs
     from medlive.statistics.power import spread_of
 
-    cases, values = score_matrix(score_runs([load_graded(path) for path in runs], draws=1))
+    cases, values = score_matrix(score_runs([load_graded(path) for path in check_runs(runs)], draws=1))
     found = spread_of(values, cluster_numbers(cases))
     if found is None or found.score == 0:
         raise UsageError("the scores of these runs show no spread", hint="give --spread")

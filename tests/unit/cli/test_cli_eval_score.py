@@ -166,7 +166,7 @@ def test_contamination_prints_and_writes_what_it_found(instance: Instance, folde
     assert next(m for m in found["models"] if m["model"] == "stranger")["drop"] is None
 
 
-def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder: Path) -> None:
+def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder: Path, tmp_path: Path) -> None:
     runs = [str(folder / name) for name in ("older", "newer", "stranger")]
     few = ("--draws", "50", "--models", str(folder / "models.toml"))
     printed = instance.here("eval", "score", *runs, *few)
@@ -177,6 +177,11 @@ def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder
     window = instance.here("eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31")
     assert "posted since 2025-01-01 until 2025-03-31" in " ".join(window.out.split())
     instance.here("eval", "score", runs[0], "--since", "yesterday", status=2)
+    instance.here("eval", "report", *runs, *few, "--no-case-pages", "--out", tmp_path / "report")
+    page = (tmp_path / "report" / "index.html").read_text("utf-8")
+    assert page.index("On cases posted after 2025-06-30") < page.index("Ranking on all cases")
+    assert "not ranked on cases after every cutoff: stranger" in page
+    assert "before its cutoff, p 0" in page
 
 
 def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
