@@ -189,7 +189,19 @@ async def test_the_command_says_what_a_grading_takes_keeps_to_its_budget_and_goe
     _answered(run, FEW)
 
     async def grade(*options: str, status: int = 0) -> dict[str, Any]:
-        arguments = ["eval", "grade", str(run), "--grader", JUDGE, "--base-url", endpoint.url, "--json", *options]
+        arguments = [
+            "eval",
+            "grade",
+            str(run),
+            "--mode",
+            "criterion",
+            "--grader",
+            JUDGE,
+            "--base-url",
+            endpoint.url,
+            "--json",
+            *options,
+        ]
         with redirect_stdout(StringIO()) as told:
             assert await asyncio.to_thread(medlive, arguments) == status
         return json.loads(told.getvalue())

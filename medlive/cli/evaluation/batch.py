@@ -55,7 +55,7 @@ def write(
     file: BatchFile,
     by: Grader,
     answers: AnswersOption = False,
-    mode: ModeOption = "criterion",
+    mode: ModeOption = "rubric",
     shape: Annotated[str | None, Option(help="JSON's form: schema, object or none [role's, or schema].")] = None,
     api_key_env: KeyOption = None,
     parameters: ParametersOption = "{}",

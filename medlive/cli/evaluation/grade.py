@@ -20,6 +20,7 @@ from medlive.cli.evaluation.options import (
 )
 from medlive.cli.options import JsonOption, grouped
 from medlive.cli.output import attributes, print_result, print_table, progress, say
+from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
@@ -36,7 +37,7 @@ def grade(
     run_dir: RunArgument,
     *,
     by: Grader,
-    mode: ModeOption = "criterion",
+    mode: ModeOption = "rubric",
     cache: Cache,
     calls: Calls,
     repeats: Annotated[int, Option(min=1, max=100, help="Verdicts of each criterion, to see how stable.")] = 1,
@@ -60,6 +61,11 @@ def grade_answers(
     which = read_mode(mode)
 
     def judged_by(engine: "Engine") -> Judge:
+        if by.grader is None and engine.identity.engine == "rules":
+            hint = "give --grader and --base-url, or name a model under [roles.grader] in models.toml"
+            raise UsageError(
+                "no grader is configured, and the rules engine makes no clinical judgement", hint=hint
+            )
         judge = Judge(engine.identity, which, allow_unpinned=by.allow_unpinned)
         say(_who(judge))
         return judge

@@ -50,7 +50,7 @@ ParametersOption = Annotated[
     str, Option("--parameters", metavar="JSON", help="Sent with each call, as '{\"temperature\": 0}'; null: none.")
 ]
 MetricOption = Annotated[str, Option("--metric", help="paper, published (LiveMedBench's script), or healthbench.")]
-ModeOption = Annotated[str, Option("--mode", help="criterion: a call each; rubric: a call per case.")]
+ModeOption = Annotated[str, Option("--mode", help="rubric: a call per case; criterion: a call each.")]
 JudgeOption = Annotated[str | None, Option("--judge", metavar="DIGEST", help="The grader, by digest or model.")]
 DrawsOption = Annotated[int, Option("--draws", min=1, max=100_000, help="Draws of the bootstrap.")]
 SeedOption = Annotated[int, Option("--seed", min=0, help="Where the draws begin.")]

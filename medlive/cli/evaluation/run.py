@@ -266,7 +266,7 @@ def import_(
     template: Annotated[str | None, Option(help="What they were asked with, for eval run to go on.")] = None,
     parameters: ParametersOption = "{}",
     grader: Annotated[str | None, Option(help="Who made the grades, for eval grade to go on.")] = None,
-    mode: ModeOption = "criterion",
+    mode: ModeOption = "rubric",
     arm: ArmOption = None,
     response_field: Annotated[str, Option(help="The field that holds the answer.")] = "model_response",
     unverified: UnverifiedOption = False,

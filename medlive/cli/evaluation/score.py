@@ -235,7 +235,9 @@ def _title(table: Any) -> str:
 def rests_on(runs: "Sequence[GradedRun]") -> str:
     """The cases and the graders that a table's figures rest on, for its title."""
     cases = sorted({run.run.info.cases.name for run in runs})
-    graders = sorted({f"{run.grader.model} ({run.grader.mode} mode)" for run in runs if run.grader})
+    graders = sorted(
+        {f"{run.grader.model} ({run.grader.engine} engine, {run.grader.mode} mode)" for run in runs if run.grader}
+    )
     return f"{', '.join(cases)}, graded by {', '.join(graders) or 'nobody'}"
 
 

@@ -25,7 +25,7 @@ from medlive.evaluation.asking.batch import (
 )
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work, kind_of
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work, kind_of, name_faults
 from medlive.evaluation.log import LogWriter, open_log
 from medlive.evaluation.model import Grade, Mode, Origin
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
@@ -132,7 +132,9 @@ def _repair(keys: Sequence[str], unread: Mapping[str, Grade]) -> tuple[str, str]
     grades = [unread[key] for key in keys if key in unread]
     if len(grades) < len(keys) or len({grade.raw for grade in grades}) > 1:
         return None
-    return grades[0].raw, grades[0].reason
+    one = grades[0]
+    alone = one.mode is Mode.CRITERION
+    return one.raw, one.reason if alone else name_faults({grade.criterion_id: grade.reason for grade in grades})
 
 
 def read_batch(

@@ -113,16 +113,19 @@ class Judge:
         return Request(self._task, self.prompt, inputs, self._schema, round=work.round)
 
 
+def name_faults(faults: Mapping[str, str]) -> str:
+    """Faults by criterion id, as a repair request names them; one that several share stands alone."""
+    if len(faults) > 1 and len(set(faults.values())) == 1:
+        return next(iter(faults.values()))
+    return "; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS]
+
+
 class Ungraded(Unusable):
     """A reply leaves criteria without a verdict."""
 
     def __init__(self, faults: Mapping[str, str], rest: Request, *, partial: bool) -> None:
         """`faults` says why, by the criteria's ids; `partial`: others have a verdict."""
-        super().__init__(
-            "; ".join(f"{cid}: {fault}" for cid, fault in faults.items())[:_MOST_FAULTS],
-            rest=rest,
-            partial=partial,
-        )
+        super().__init__(name_faults(faults), rest=rest, partial=partial)
         self.faults = faults
 
 

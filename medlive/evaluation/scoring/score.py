@@ -154,11 +154,17 @@ def score_runs(
         window: The days of posting that are scored.
 
     Raises:
-        UsageError: If there is no run, or the models have no case in common.
+        UsageError: If there is no run, the runs' graders are of different engines, or the models have no case in
+            common.
         CheckFailed: If errata leave no case of a run.
     """
     if not runs:
         raise UsageError("expected at least one run to score")
+    # Who made imported verdicts is unknown, so no engine is.
+    engines = sorted({run.grader.engine for run in runs if run.grader and _known(run.grader)})
+    if len(engines) > 1:
+        hint = "score them apart, or choose one grader with --judge"
+        raise UsageError(f"the runs were graded by different engines: {', '.join(engines)}", hint=hint)
     runs = _labelled(runs)
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)

@@ -51,7 +51,9 @@ async def test_verdicts_come_through_the_batch_api_until_none_is_open(run: Path,
         key = ["--api-key-env", "BATCH_KEY"]
         error, _ = await batch(home, "read", run)
         assert isinstance(error, UsageError)
-        assert (await batch(home, "write", run, "--grader", "judge-1", *named, "--out", calls))[0] is None
+        assert (
+            await batch(home, "write", run, "--grader", "judge-1", "--mode", "criterion", *named, "--out", calls)
+        )[0] is None
         error, output = await batch(home, "submit", run, calls, *named, *key)
         assert error is None
         assert "validating" in output

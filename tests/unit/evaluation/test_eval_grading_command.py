@@ -10,10 +10,11 @@ import pytest
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
-from medlive.errors import CheckFailed, EndpointUnavailable
+from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
 from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, verdict
 
@@ -39,17 +40,41 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Command:
 
 
 async def test_who_grades_is_named_and_what_the_rules_are(run: Path, command: Command) -> None:
-    planned = await command("grade", run, "--dry-run", "--json")
-    done = await command("grade", run, "--json")
+    async with serve(RulesEngine) as url:
+        asked = ("grade", run, "--grader", "rules", "--base-url", url)
+        planned = await command(*asked, "--dry-run", "--json")
+        done = await command(*asked, "--json")
+        table = await command(*asked)
     who = json.loads(done.stdout)["grader"]
     assert who == json.loads(planned.stdout)["grader"]
-    assert (who["engine"], who["mode"]) == ("rules", "criterion")
-    short = f"the grader is {who['model']} in criterion mode ({who['judge'][:19]})"
+    assert (who["engine"], who["mode"]) == ("rules", "rubric")
+    short = f"the grader is {who['model']} in rubric mode ({who['judge'][:19]})"
     assert short in done.stderr
     assert short in planned.stderr
     assert "no clinical judgement was made" in done.stderr
-    assert json.loads(planned.stdout)["usd"] == 0.0
-    assert short in (await command("grade", run)).stdout
+    assert short in table.stdout
+
+
+async def test_without_a_grader_the_rules_engine_does_not_take_over(run: Path, command: Command) -> None:
+    for more in ((), ("--dry-run",), ("--mode", "criterion")):
+        done = await command("grade", run, *more)
+        assert isinstance(done.exception, UsageError)
+        assert "no grader is configured" in str(done.exception)
+    assert not (run / "grades.jsonl").exists() or not (run / "grades.jsonl").read_text()
+
+
+async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
+    tmp_path: Path, command: Command
+) -> None:
+    for name, engine in (("a", "openai"), ("b", "openai"), ("c", "rules")):
+        await run_model(make_cases(2), Model(), tmp_path / name, use=USE, created_at=AT)
+        await grade_run(tmp_path / name, Judge(lambda _: verdict(False), engine=engine))
+    alike = await command("score", tmp_path / "a", tmp_path / "b", "--draws", "10")
+    assert alike.exit_code == 0
+    assert "openai engine" in " ".join(alike.stdout.split())
+    mixed = await command("score", tmp_path / "a", tmp_path / "c", "--draws", "10")
+    assert isinstance(mixed.exception, UsageError)
+    assert "different engines: openai, rules" in str(mixed.exception)
 
 
 async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
@@ -89,6 +114,17 @@ async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
 async def test_repeats_that_are_not_answered_end_as_grading_does(run: Path, command: Command) -> None:
     sound = sends(completion(verdict(False)) | {"model": "m"})
     async with bad_endpoint([sound] * 6 + [fails(405)]) as endpoint:
-        asked = ("--grader", "m", "--base-url", endpoint.url, "--concurrency", "1", "--repeats", "2")
+        asked = (
+            "--grader",
+            "m",
+            "--base-url",
+            endpoint.url,
+            "--concurrency",
+            "1",
+            "--repeats",
+            "2",
+            "--mode",
+            "criterion",
+        )
         done = await command("grade", run, *asked)
     assert "none of 6 calls was answered" in str(done.exception)
