@@ -256,9 +256,9 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(r
 
 
 async def test_verdicts_match_the_grades_and_notes_name_damaged_rows(run_dir: Path) -> None:
-    await run_model(make_cases(6), Model(lambda p: reply("Trink \ud83d Wasser", model="m")), run_dir, use=USE,
+    await run_model(make_cases(6), Model(lambda p: reply("Trink \ud83d mehr Wasser", model="m")), run_dir, use=USE,
                     created_at=AT)  # fmt: skip
-    await grade_run(run_dir, Judge(lambda r: verdict(True, quote="Wasser")), mode=Mode.CRITERION)
+    await grade_run(run_dir, Judge(lambda r: verdict(True, quote="mehr Wasser")), mode=Mode.CRITERION)
     log = run_dir / "grades.jsonl"
     rows = [json.loads(line) for line in log.read_bytes().decode("utf-8").splitlines()]
     first, second = rows[0], rows[1]
