@@ -9,7 +9,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,31 +82,36 @@ def drop(
     elif min(pre.min(), post.min()) >= 0 and max(pre.max(), post.max()) <= 1:
         parts = [(m.mean, m.low, m.high) for m in (before, after)]
         low, high = (float(end) for end in gap_bounds(*np.array(parts)))
-    p, exact = permutation_p(values, sides, permutations, seed) if permutations else (None, False)
+    p, exact = permutation_p(values, sides, permutations, seed, clusters) if permutations else (None, False)
     first, second = float(pre.mean()), float(post.mean())
     return Drop(len(pre), len(post), first, second, first - second, low, high, p, exact)
 
 
-def permutation_p(values: Floats, sides: Sides, permutations: int, seed: int = 0) -> tuple[float, bool]:
+def permutation_p(
+    values: Floats, sides: Sides, permutations: int, seed: int = 0, clusters: Places | None = None
+) -> tuple[float, bool]:
     """The two-sided p-value of the difference of means when sides are dealt out anew, and whether it is exact.
 
-    With no more than `permutations` ways to deal, all are tried and p is the share at least as far apart. Else
-    p is (1 + hits) / (1 + permutations) over random ones, which is never 0. Raises ValueError without an item on
-    both sides.
+    Whole clusters are dealt, and of a cluster on both sides each part; None: each item is its own. With no more
+    than `permutations` ways to deal, all are tried and p is the share at least as far apart. Else p is
+    (1 + hits) / (1 + permutations) over random ones, which is never 0. Raises ValueError without an item on both
+    sides.
     """
     kept, side = values[sides >= 0], sides[sides >= 0]
-    n, chosen = len(kept), int(side.sum())
+    of = np.arange(len(kept)) if clusters is None else clusters[sides >= 0]
+    parts, unit = np.unique(2 * of + side, return_inverse=True)
+    n, chosen = len(parts), int((parts % 2).sum())
     if not 0 < chosen < n:
         raise ValueError("a permutation needs items on both sides")
-    total = kept.sum()
+    sums, counts = np.bincount(unit, weights=kept), np.bincount(unit)
 
-    def apart(sums: Floats, count: int) -> Floats:
-        return np.asarray(np.abs((total - sums) / (n - count) - sums / count))
+    def apart(dealt: NDArray[Any]) -> Floats:
+        total, count = sums[dealt].sum(axis=1), counts[dealt].sum(axis=1)
+        return np.asarray(np.abs((sums.sum() - total) / (len(kept) - count) - total / count))
 
-    truth = apart(kept[side == 1].sum(keepdims=True), chosen)[0] - _EPSILON
+    truth = apart(np.flatnonzero(parts % 2)[None])[0] - _EPSILON
     if math.comb(n, chosen) <= permutations:
-        dealt = np.array(list(combinations(range(n), chosen)))
-        return float((apart(kept[dealt].sum(axis=1), chosen) >= truth).mean()), True
+        return float((apart(np.array(list(combinations(range(n), chosen)))) >= truth).mean()), True
     # The smaller side is dealt: the other is the rest, and the difference is the same but for its sign.
     small = min(chosen, n - chosen)
     rng = np.random.default_rng(seed)
@@ -114,8 +119,7 @@ def permutation_p(values: Floats, sides: Sides, permutations: int, seed: int = 0
     rows = max(1, _BLOCK // n)
     for start in range(0, permutations, rows):
         random = rng.random((min(rows, permutations - start), n))
-        dealt = np.argpartition(random, small - 1, axis=1)[:, :small]
-        hits += int((apart(kept[dealt].sum(axis=1), small) >= truth).sum())
+        hits += int((apart(np.argpartition(random, small - 1, axis=1)[:, :small]) >= truth).sum())
     return (1 + hits) / (1 + permutations), False
 
 

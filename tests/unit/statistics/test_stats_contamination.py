@@ -70,6 +70,38 @@ def test_p_values_of_nothing_are_spread_evenly_and_of_something_are_small() -> N
     assert np.mean([p < 0.05 for p in something]) > 0.95
 
 
+def test_clusters_are_dealt_whole() -> None:
+    """Clusters of five near-equal scores show as much as their means would."""
+    rng = np.random.default_rng(8)
+    place = np.repeat(np.arange(30), 5)
+    sides = (place % 2).astype(np.int_)
+    found = []
+    for seed in range(200):
+        means = rng.beta(2, 2, 30)
+        values = means[place] + 0.01 * rng.random(150)
+        found.append(drop(values, sides, draws=2, seed=seed, permutations=199, clusters=place).p or 0.0)
+        alone = permutation_p(means, np.arange(30) % 2, 199, seed)[0]
+        assert found[-1] == pytest.approx(alone, abs=0.15)
+    assert stats.kstest(found, "uniform").pvalue > 0.01
+    assert np.mean([p < 0.05 for p in found]) < 0.1
+
+
+def test_a_cluster_on_both_sides_is_dealt_in_its_parts() -> None:
+    values, place = np.array([0.0, 0, 1, 1, 1, 0]), np.array([0, 0, 0, 1, 1, 2])
+    sides = np.array([0, 0, 1, 1, 1, 0])
+    parts = [[0, 1], [2], [3, 4], [5]]
+    apart = [
+        abs(
+            values[[*parts[i], *parts[j]]].mean()
+            - values[[x for k in {0, 1, 2, 3} - {i, j} for x in parts[k]]].mean()
+        )
+        for i, j in combinations(range(4), 2)
+    ]
+    truth = abs(values[sides == 1].mean() - values[sides == 0].mean())
+    expected = float(np.mean([one >= truth - 1e-12 for one in apart]))
+    assert permutation_p(values, sides, 6, clusters=place) == (pytest.approx(expected), True)
+
+
 def test_the_interval_of_a_drop_covers_it_about_as_often_as_it_says() -> None:
     rng = np.random.default_rng(5)
     sides = np.array([0] * 70 + [1] * 40)
