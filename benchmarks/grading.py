@@ -228,7 +228,7 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
         result = await grade_run(Path(run), engine, mode=Mode(mode), concurrency=concurrency, cache=cache)
     finally:
         await engine.aclose()
-    if result.ungraded or result.notes:
+    if result.ungraded:
         raise RuntimeError(f"{result.ungraded} ungraded: {result.reasons}; {result.notes}")
 
 
@@ -373,7 +373,18 @@ def warm(base: str, run: Path, criteria: int, verdicts: Verdicts) -> None:
     told = f"warm re-grade of {len(open_run(run).cases)} cases, {size:.0f} MB: {again.seconds:.2f} s"
     verdicts.check(again.seconds < WARM_S, f"{told} (under {WARM_S:g})")
     whole = command(
-        "eval", "grade", str(run), "--grader", GRADER, "--base-url", url, "--cache", f"{run}-cache", "--json"
+        "eval",
+        "grade",
+        str(run),
+        "--grader",
+        GRADER,
+        "--base-url",
+        url,
+        "--mode",
+        "criterion",
+        "--cache",
+        f"{run}-cache",
+        "--json",
     )
     verdicts.check(whole < WARM_S, f"the same as a command, with its start: {whole:.2f} s (under {WARM_S:g})")
     helped = min(command("eval", "score", "--help") for _ in range(3))

@@ -1,5 +1,6 @@
 """Tables that people and other programs wrote: CSV, JSON Lines and JSON, each row with its place."""
 
+import codecs
 import csv
 import io
 import json
@@ -11,20 +12,25 @@ from medlive.errors import BadInput
 FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
 )
-_WORKBOOK: Final = (b"PK\x03\x04", b"\xd0\xcf\x11\xe0")
+_PACKED: Final = {
+    b"PK\x03\x04": "a workbook or an archive", b"\xd0\xcf\x11\xe0": "a workbook", b"\x1f\x8b": "compressed (gzip)",
+    b"BZh": "compressed (bzip2)", b"\xfd7zXZ": "compressed (xz)", b"\x28\xb5\x2f\xfd": "compressed (zstd)",
+}  # fmt: skip
 
 
 def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     """A file's text, and whether it is GB18030, as spreadsheets on Chinese systems save it.
 
     GB18030 never treats a delimiter or line end as part of a character, so columns stay intact even if another
-    encoding is taken for it. Raises BadInput if the file is empty or in an unsupported encoding.
+    encoding is taken for it; JSON is never in GB18030. Raises BadInput if the file is empty, packed, or in an
+    unsupported encoding.
     """
-    if data.startswith(_WORKBOOK):
-        raise BadInput(f"{name} is a workbook or an archive, expected text", hint='save the sheet as "CSV UTF-8"')
+    if packed := next((what for start, what in _PACKED.items() if data.startswith(start)), None):
+        raise BadInput(f"{name} is {packed}, expected text", hint='unpack it; save a sheet as "CSV UTF-8"')
     utf16 = data.startswith((b"\xff\xfe", b"\xfe\xff"))
     first: UnicodeDecodeError | None = None
-    for encoding in ("utf-16",) if utf16 else ("utf-8-sig", "gb18030"):
+    json_ = data[:64].removeprefix(codecs.BOM_UTF8).lstrip().startswith((b"{", b"["))
+    for encoding in ("utf-16",) if utf16 else ("utf-8-sig",) if json_ else ("utf-8-sig", "gb18030"):
         try:
             text = data.decode(encoding)
         except UnicodeDecodeError as exc:
@@ -34,7 +40,9 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
             raise BadInput(f"{name} is empty")
         return text, encoding == "gb18030"
     line, label = data[: first.start if first else 0].count(b"\n") + 1, "UTF-16" if utf16 else "UTF-8"
-    raise BadInput(f"{name}: line {line}: not valid {label}", hint='save the file as "CSV UTF-8"') from first
+    raise BadInput(
+        f"{name}: line {line}: not valid {label}", hint='save the file as UTF-8; a sheet as "CSV UTF-8"'
+    ) from first
 
 
 def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:

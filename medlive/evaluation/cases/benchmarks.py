@@ -10,7 +10,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AliasChoices, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
@@ -42,12 +42,23 @@ class Format(StrEnum):
     JSONL = "jsonl"
 
 
-_NOT_BLANK: Final = r"\S"
-_Text = Annotated[str, Field(pattern=_NOT_BLANK)]
+_Text = Annotated[str, Field(pattern=r"\S")]
 
 
 def _named(ours: str, theirs: str, default: Any = ...) -> Any:
     return Field(default, validation_alias=AliasChoices(theirs, ours))
+
+
+def _as_text(value: object) -> object:
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+_Id = Annotated[_Text, BeforeValidator(_as_text)]
+_WHY: Final = {
+    "string_pattern_mismatch": "it is empty",
+    "string_unicode": "it has half of a surrogate pair, which is not a character",
+}
+"""Causes in plainer words than pydantic's, by its type of error."""
 
 
 class _Part(BaseModel):
@@ -61,7 +72,7 @@ class _TurnRow(_Part):
 
 class _CriterionRow(_Part):
     criterion: _Text
-    points: Annotated[float, Field(ge=-1e6, le=1e6)]
+    points: Annotated[float, Field(ge=-1e6, le=1e6, allow_inf_nan=False)]
     id: _Text | None = None
     axis: str | None = None
     tags: list[str] = []
@@ -70,7 +81,7 @@ class _CriterionRow(_Part):
 class _CaseRow(_Part):
     """A case; each second name is HealthBench's, or K-QA's."""
 
-    case_id: int | _Text = _named("case_id", "prompt_id")
+    case_id: _Id = _named("case_id", "prompt_id")
     turns: list[_TurnRow] = _named("turns", "prompt", [])
     narrative: str = ""
     query: str = ""
@@ -82,7 +93,7 @@ class _CaseRow(_Part):
     source: str | None = None
     theme: str | None = None
     specialty: str | None = None
-    cluster: int | _Text | None = None
+    cluster: _Id | None = None
     tags: list[str] = _named("tags", "example_tags", [])
 
     @model_validator(mode="after")
@@ -91,10 +102,12 @@ class _CaseRow(_Part):
             raise ValueError("the last turn must be the user's")
         if bool(self.turns) is bool(self.narrative.strip() or self.query.strip()):
             raise ValueError("expected either turns, or narrative and query")
-        ids = [c.id for c in self.rubric if c.id is not None]
-        if len(set(ids)) < len(ids):
+        if len(set(self._ids())) < len(self.rubric):
             raise ValueError("two criteria have the same id")
         return self
+
+    def _ids(self) -> list[str]:
+        return [c.id or f"rubric_{place}" for place, c in enumerate(self.rubric, start=1)]
 
     def case(self) -> EvaluationCase:
         """The row as a case; the language is told by its characters where the row does not say."""
@@ -102,17 +115,15 @@ class _CaseRow(_Part):
         narrative = conversation(turns[:-1]) if turns else self.narrative
         query = turns[-1].content if turns else self.query
         criteria = [
-            EvaluationCriterion(c.id or f"rubric_{place}", c.criterion, float(c.points), axis, tuple(c.tags))
-            for place, c in enumerate(self.rubric, start=1)
-            for axis in [c.axis or _tagged(c.tags, "axis:")]
+            EvaluationCriterion(cid, c.criterion, c.points, c.axis or _tagged(c.tags, "axis:"), tuple(c.tags))
+            for cid, c in zip(self._ids(), self.rubric, strict=True)
         ]
-        case_id, cluster = str(self.case_id), None if self.cluster is None else str(self.cluster)
         ideal = (self.ideal_completions_data or {}).get(_IDEAL)
         return EvaluationCase(
-            case_id=case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
+            case_id=self.case_id, language=self.language or ("zh" if HAN.search(narrative + query) else "en"),
             narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
             post_time=self.post_time, month=month_of(self.post_time), source=self.source,
-            theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=cluster,
+            theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=self.cluster,
             turns=turns, tags=tuple(self.tags),
         )  # fmt: skip
 
@@ -125,16 +136,19 @@ class _CaseRow(_Part):
 
 
 def format_of(path: Path) -> Format:
-    """Whose format a file is in, by its first characters; what is in none is left to LiveMedBench's reader."""
-    head = read_bytes(path)[:65_536].decode("utf-8", "replace").lstrip("\ufeff \n\r\t")
+    """Whose format a file is in, by its first characters. Raises BadInput where it is text of no format."""
+    head = decode_text(read_bytes(path), path.name)[0].lstrip()[:65_536]
     line = head.partition("\n")[0]
     if head.startswith("<"):
         return Format.MEDIQA
-    if all(column in line for column in KQA_COLUMNS) or (line.startswith("{") and '"Must_have"' in head):
+    if all(column in line for column in KQA_COLUMNS) or '"Must_have"' in head:
         return Format.KQA
-    if not line.startswith("{"):
-        return Format.LIVEMEDBENCH
-    return Format.HEALTHBENCH if '"prompt"' in head or '"prompt_id"' in head else Format.JSONL
+    if not head.startswith(("{", "[")):
+        raise BadInput(f"{path.name}: expected JSON, found {head[:40]!r}")
+    if '"prompt_id"' in head or (line.startswith("{") and '"prompt"' in head):
+        return Format.HEALTHBENCH
+    ours = line.startswith("{") and '"rubric_items"' not in head
+    return Format.JSONL if ours else Format.LIVEMEDBENCH
 
 
 def read_benchmark(path: Path, format_: Format) -> CaseSet:
@@ -175,7 +189,7 @@ def _cause(exc: ValueError) -> str:
     if not isinstance(exc, ValidationError):
         return str(exc)
     first = exc.errors(include_url=False)[0]
-    why = "it is empty" if first.get("ctx", {}).get("pattern") == _NOT_BLANK else first["msg"]
+    why = _WHY.get(first["type"], first["msg"])
     # Places count from 1, as lines do.
     where = ".".join(str(part + 1) if isinstance(part, int) else part for part in first["loc"])
     return f"{where}: {why}".removeprefix(": ").replace("Value error, ", "")
@@ -185,13 +199,19 @@ def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
     first: dict[str, tuple[str, str | None]] = {}
     for where, case in found:
-        before, cluster = first.setdefault(case.question, (where, case.cluster))
+        before, cluster = first.setdefault(" ".join(case.question.split()), (where, case.cluster))
         if before != where and (cluster is None or cluster != case.cluster):
             yield f"{where}: case {case.case_id!r} has the prompt of {before}, and no cluster that joins them"
         if len(set(case.turns)) < len(case.turns):
             yield f"{where}: case {case.case_id!r} has a turn twice"
+        if len({c.criterion for c in case.criteria}) < len(case.criteria):
+            yield f"{where}: case {case.case_id!r} has a criterion twice"
     for what, without in {
         "criterion; they are asked and have no score": [w for w, c in found if not c.criteria],
+        "positive points; they are asked and have no score": [
+            w for w, c in found if c.criteria and all(one.points <= 0 for one in c.criteria)
+        ],
+        "post_time that can be read; they are in no month": [w for w, c in found if c.post_time and not c.month],
         "cluster, as others have; each stands for itself": [w for w, c in found if c.cluster is None],
     }.items():
         if without and (len(without) < len(found) or not what.startswith("cluster")):
@@ -276,6 +296,8 @@ def mediqa_rows(text: str, name: str) -> Iterator[tuple[str, Row, Row]]:
         root = parse(text.encode())
     except UnsafeXml as exc:
         raise BadInput(f"{name}: {exc}") from exc
+    if root.find(".//Answer") is None:
+        raise BadInput(f"{name}: no element Answer, found a {root.tag}")
     for question in root.iter("Question"):
         asked = (question.findtext("QuestionText") or "").strip()
         for answer in question.iter("Answer"):
@@ -311,10 +333,13 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
             continue
         # simple-evals' file is one object, with a row for each example.
         listed = row["metadata"].get("example_level_metadata") if isinstance(row.get("metadata"), dict) else [row]
-        rows += (
-            [_result(one, field) for one in listed if isinstance(one, dict)] if isinstance(listed, list) else []
-        )
-    return [row for row in rows if row["response"] is not None]
+        for place, one in enumerate(listed if isinstance(listed, list) else (), start=1):
+            if not isinstance(one, dict):
+                raise BadInput(f"{path.name}, {where}, example {place}: expected an object")
+            rows.append(_result(one, field))
+    if not (answered := [row for row in rows if row["response"] is not None]):
+        raise BadInput(f"{path.name} has no answer in {format_.value}'s format")
+    return answered
 
 
 def _result(row: Mapping[str, Any], field: str) -> Row:
@@ -323,26 +348,46 @@ def _result(row: Mapping[str, Any], field: str) -> Row:
     last = given[-1] if isinstance(given, list) and given else given
     answer = last.get("content") if isinstance(last, dict) else last
     verdicts = {
-        f"rubric_{place}": {"criterion": item.get("criterion"), "score": item["criteria_met"]}
+        f"rubric_{place}": {
+            "criterion": item.get("criterion"),
+            "points": item.get("points"),
+            "score": item["criteria_met"],
+        }
         for place, item in enumerate(row.get("rubric_items") or (), start=1)
         if isinstance(item, dict) and "criteria_met" in item
     }
-    return {"case_id": row.get("prompt_id"), "response": answer, "evaluations": verdicts}
+    return {"case_id": row.get("prompt_id"), "response": answer, "evaluations": verdicts, **_asked(row)}
+
+
+def _asked(row: Mapping[str, Any]) -> Row:
+    """What a row says was asked, in LiveMedBench's fields; nothing where its prompt is not a list of turns."""
+    try:
+        turns = [Turn(turn["role"], turn["content"]) for turn in row["prompt"]]
+        return {"narrative": conversation(turns[:-1]), "core_request": turns[-1].content}
+    except (KeyError, IndexError, TypeError):
+        return {}
 
 
 def gradings_of(
     cases: Sequence[EvaluationCase], verdicts: Mapping[Place, Mapping[str, bool | None]]
 ) -> dict[str, list[Row]]:
-    """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last."""
+    """People's verdicts by rater as LiveMedBench's gradings; of three raters and more their majority, last.
+
+    Verdicts on what is not a criterion of the cases are kept, for `import_run` to name.
+    """
     raters = list(dict.fromkeys(rater for given in verdicts.values() for rater in given))
     if len(raters) > 2:
         raters.append("majority")
         votes = {at: sum(2 * met - 1 for met in by.values() if met is not None) for at, by in verdicts.items()}
         verdicts = {at: {**by, "majority": votes[at] > 0 if votes[at] else None} for at, by in verdicts.items()}
-    out: dict[str, list[Row]] = {}
-    for rater in raters:
-        for case in cases:
-            found = {c: verdicts.get((case.case_id, c.id), {}).get(rater) for c in case.criteria}
-            given = {c.id: {"criterion": c.criterion, "score": met} for c, met in found.items() if met is not None}
-            out.setdefault(rater, []).append({"case_id": case.case_id, "evaluations": given})
-    return out
+    texts = {(case.case_id, c.id): c.criterion for case in cases for c in case.criteria}
+    out: dict[str, dict[str, Row]] = {rater: {} for rater in raters}
+    for (case_id, criterion_id), given in verdicts.items():
+        for rater, met in given.items():
+            if met is not None:
+                entry = {"criterion": texts.get((case_id, criterion_id)), "score": met}
+                out[rater].setdefault(case_id, {})[criterion_id] = entry
+    return {
+        rater: [{"case_id": case_id, "evaluations": evaluations} for case_id, evaluations in rows.items()]
+        for rater, rows in out.items()
+    }

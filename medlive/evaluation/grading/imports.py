@@ -85,9 +85,12 @@ def import_run(
         wanted = f", such as {found.cases[0].case_id!r}"
         raise BadInput(f"{responses} answers none of the cases of {found.name}{wanted}", hint="; ".join(notes[:1]))
     torn: list[str] = []
+    if grades and ratings == {}:
+        raise BadInput(f"{grades} has no verdicts on criteria, only scores of answers")
     by_rater: Mapping[str, Sequence[Mapping[str, Any]]] = ratings or {}
     if grades and ratings is None:
-        by_rater = {"": answer_rows(grades, format_, "") or read_grade_entries(grades, torn)}
+        graded = answer_rows(grades, format_, "")
+        by_rater = {"": read_grade_entries(grades, torn) if graded is None else graded}
     prompt = load_template(template) if template else None
     result = import_answers(
         out, found, answers, model, created_at, parameters=parameters, arm=arm,
@@ -191,7 +194,10 @@ def _grades(
     for name, entry in evaluations.items():
         where = f"case {case.case_id!r}, {name}"
         entry = entry if isinstance(entry, dict) else {}
-        text, score = entry.get("criterion"), entry.get("score")
+        text, score, points = entry.get("criterion"), entry.get("score"), entry.get("points")
+        known = {c.points for c in case.criteria if c.criterion == text}
+        if known and points is not None and points not in known:
+            notes.append(f"{where}: graded at {points!r:.80} points; the rubric's count")
         if not isinstance(text, str) or text not in by_text:
             notes.append(f"{where}: no criterion of the case; left out")
         elif score not in (0, 1):

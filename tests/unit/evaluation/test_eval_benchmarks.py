@@ -1,6 +1,7 @@
 """Other people's benchmarks: read whole, asked as they stand, scored as their own scripts score them."""
 
 import csv
+import gzip
 import json
 import random
 import re
@@ -19,7 +20,7 @@ from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import read_humans
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
+from medlive.evaluation.cases.benchmarks import Format, answer_rows, format_of, read_benchmark
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, Turn
 from medlive.evaluation.runs.folder import open_run
@@ -195,9 +196,13 @@ BAD = [
     (example("i", item(1, "")), "line 11: rubrics.1.criterion: it is empty"),
     ("[1]", "line 12: expected an object, found a list"),
     ({"prompt": [said("x")], "rubrics": []}, "line 13: prompt_id: Field required"),
-    (example("j", item(float("nan"))), "line 14: rubrics.1.points: Input should be"),
+    (example("j", item(float("nan"))), "line 14: rubrics.1.points: Input should be a finite number"),
     (example("k", item(1), prompt=[]), "line 15: expected either turns, or narrative and query"),
     (example("l", item(1), 7), "line 16: rubrics.2: Input should be a valid dictionary"),  # type: ignore[arg-type]
+    (example("m", item(1), cluster=" "), "line 17: cluster: it is empty"),
+    (example(1.5, item(1)), "line 18: prompt_id: Input should be a valid string"),  # type: ignore[arg-type]
+    (example("n", item(1), prompt=[said("\ud800")]), "line 19: prompt.1.content: it has half of a surrogate pair"),
+    (example("o", {**item(1), "id": "rubric_2"}, item(2)), "line 20: two criteria have the same id"),
 ]
 
 
@@ -217,20 +222,84 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
         example("a", item(1), prompt=[said("Same?")], cluster="k"),
         example("b", item(1) | {"weight": 2}, prompt=[said("Same?")], mood="grim"),
         example("c", prompt=again, mood="glad"),
-        example("d", item(1), prompt=[said("Same?")], cluster="k"),
+        example("d", item(1), prompt=[said("Same? ")], cluster="k"),
+        example("e", item(-1), item(-2), cluster="k", post_time="yesterday"),
     ]
     found = read_benchmark(lines(tmp_path / "hb.jsonl", rows), Format.HEALTHBENCH)
-    assert [case.cluster for case in found.cases] == ["k", None, None, "k"]
+    assert [case.cluster for case in found.cases] == ["k", None, None, "k", "k"]
     assert found.notes == (
         "hb.jsonl: not read: 'mood' (2 rows, first line 2)",
         "hb.jsonl: not read: 'rubric.weight' (1 rows, first line 2)",
         "line 2: case 'b' has the prompt of line 1, and no cluster that joins them",
         "line 3: case 'c' has a turn twice",
-        "1 of 4 cases have no criterion; they are asked and have no score (first: line 3)",
-        "2 of 4 cases have no cluster, as others have; each stands for itself (first: line 2)",
+        "line 5: case 'e' has a criterion twice",
+        "1 of 5 cases have no criterion; they are asked and have no score (first: line 3)",
+        "1 of 5 cases have no positive points; they are asked and have no score (first: line 5)",
+        "1 of 5 cases have no post_time that can be read; they are in no month (first: line 5)",
+        "2 of 5 cases have no cluster, as others have; each stands for itself (first: line 2)",
     )
     with pytest.raises(BadInput, match=r"holds no healthbench case \(none.jsonl, line 1: prompt_id"):
         read_benchmark(lines(tmp_path / "none.jsonl", [{"prompt": []}]), Format.HEALTHBENCH)
+
+
+WRONG = [
+    (b"", "is empty"),
+    (b"\n \n", "is empty"),
+    (gzip.compress(b"{}"), r"is compressed \(gzip\), expected text"),
+    (b"PK\x03\x04", "is a workbook or an archive"),
+    (b"version https://git-lfs.github.com/spec/v1\n", "expected JSON, found 'version https://git-lfs"),
+    ('{"prompt_id": "a"}\n{"prompt_id": "\u00e9t\u00e9"}'.encode("latin-1"), "line 2: not valid UTF-8"),
+    (b"<html><body>404</body></html>", "no element Answer, found a html"),
+    (b'{"case_id": "a", "narrative": "N", "rubric_items": []}\n', "expected a list of cases, found a dict"),
+]
+
+
+@pytest.mark.parametrize(("data", "cause"), WRONG)
+def test_a_file_of_another_kind_is_refused_with_what_it_is(tmp_path: Path, data: bytes, cause: str) -> None:
+    (path := tmp_path / "x.jsonl").write_bytes(data)
+    with pytest.raises(BadInput, match=cause):
+        load_cases(path)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16"])
+@pytest.mark.parametrize("form", ["lines", "crlf", "array"])
+def test_the_same_cases_come_of_every_encoding_and_list(tmp_path: Path, encoding: str, form: str) -> None:
+    rows = [example("a", item(1)), example("b", item(2, "\u75bc", "axis:accuracy"))]
+    whole = json.dumps(rows, ensure_ascii=False, indent=1)
+    ends = {"lines": "\n", "crlf": "\r\n"}
+    text = whole if form == "array" else ends[form].join(json.dumps(row, ensure_ascii=False) for row in rows)
+    (path := tmp_path / "hb.json").write_bytes(text.encode(encoding))
+    plain = load_cases(lines(tmp_path / "plain.jsonl", rows))
+    assert load_cases(path).cases == plain.cases
+
+
+def test_results_that_do_not_fit_the_cases_are_named(tmp_path: Path) -> None:
+    cases = lines(tmp_path / "hb.jsonl", [example("a", item(5)), example("b", item(1))])
+    row = {"prompt_id": "a", "prompt": [said("Another?")], "completion": "Rest.",
+           "rubric_items": [item(7) | {"criteria_met": True}]}  # fmt: skip
+    results = lines(tmp_path / "r.jsonl", [row])
+    files = ("--cases", cases, "--responses", results, "--grades", results, "--model", "m")
+    err = medlive("import", *files, "--out", tmp_path / "run").stderr
+    assert "r.jsonl, entry 1: case 'a': it was asked in other words than the case's; the answer counts" in err
+    assert "r.jsonl: case 'a', rubric_1: graded at 7 points; the rubric's count" in err
+    for wrong, cause in [("[]", "has no answer in healthbench's format"), ("[1]", "expected an object")]:
+        results.write_text(wrong)
+        with pytest.raises(BadInput, match=cause):
+            answer_rows(results, Format.HEALTHBENCH, "")
+
+
+def test_peoples_verdicts_on_nothing_of_the_cases_are_named(tmp_path: Path) -> None:
+    cases = lines(tmp_path / "own.jsonl", [{"case_id": "a", "query": "Why?", "rubric": [item(1)]}])
+    answers = lines(tmp_path / "a.jsonl", [{"case_id": "a", "response": "So."}])
+    one = {"case_id": "a", "criterion_id": "rubric_1", "rater": "A", "met": True}
+    people = lines(tmp_path / "p.jsonl", [one, one | {"criterion_id": "k"}, one | {"case_id": "z"}])
+    files = ("--cases", cases, "--responses", answers, "--grades", people, "--model", "m")
+    err = medlive("import", *files, "--out", tmp_path / "run").stderr
+    assert "p.jsonl: case 'a', k: no criterion of the case; left out" in err
+    assert "p.jsonl: case 'z' is not in the cases; left out" in err
+    lines(people, [{"case_id": "a", "rater": "A", "score": 0.5}])
+    with pytest.raises(AssertionError, match="no verdicts on criteria, only scores"):
+        medlive("import", *files, "--out", tmp_path / "other")
 
 
 def test_a_file_of_ones_own_keeps_every_documented_field_and_takes_peoples_verdicts(tmp_path: Path) -> None:
