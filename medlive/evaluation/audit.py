@@ -341,7 +341,7 @@ def open_candidates(
 
     def settled(candidate: Candidate) -> bool:
         one = latest.get(candidate.key)
-        if one is None or one.cause is None or not (allow_unpinned or one.answered_by == who.model):
+        if one is None or one.cause is None or not who.accepts(one.answered_by, allow_unpinned):
             return False
         return finding_fault(one.cause, one.quote, one.criteria, candidate) is None
 

@@ -171,7 +171,35 @@ async def test_what_is_ungraded_is_in_the_report_and_the_status(
         assert await here(*mine) == 0, capsys.readouterr().err
         # The run of another model has another folder, and a run folder holds no other.
         assert await here(*mine, "--model", "sample-evidence") == 2
+        assert "with model sample-generic, not sample-evidence" in capsys.readouterr().err
         assert await here(*mine, "--out", str(tmp_path / "out" / "run")) == 2
+
+
+async def test_json_is_one_document_and_a_second_run_costs_nothing_under_an_alias_too(
+    snapshot: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async with serve(RulesEngine) as url:
+        # "rules" at an endpoint is an alias: its replies name the version that answered.
+        mine = [*command(snapshot, url, tmp_path / "out", "--json", "--no-cache"), "--grader", "rules"]
+        assert await here(*mine, "--dry-run") == 0
+        planned = json.loads(capsys.readouterr().out)
+        assert (planned["plan"]["all"]["calls"], planned["scores"], planned["spent"]["calls"]) == (
+            2 * CASES,
+            None,
+            0,
+        )
+        assert await here(*mine) == 2
+        assert json.loads(capsys.readouterr().out)["spent"]["calls"] == 0
+        assert await here(*mine, "--yes") == 0
+        first = json.loads(capsys.readouterr().out)
+        assert (first["spent"]["calls"], first["report"]) == (
+            2 * CASES,
+            str(tmp_path / "out" / "report" / "index.html"),
+        )
+        assert await here(*mine) == 0, capsys.readouterr().err
+        second = json.loads(capsys.readouterr().out)
+    assert (second["plan"]["all"]["calls"], second["spent"]["calls"]) == (0, 0)
+    assert second["scores"]["models"] == first["scores"]["models"]
 
 
 async def test_latest_is_fetched_once_and_stays_that_of_the_run(

@@ -1,10 +1,11 @@
 """`medlive eval all`: from cases to a report in one command, which goes on where it was killed."""
 
+import json
 import os
 import sys
 from collections.abc import Callable
-from contextlib import suppress
-from dataclasses import dataclass, replace
+from contextlib import nullcontext, redirect_stdout, suppress
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -35,8 +36,8 @@ from medlive.cli.evaluation.run import (
     select_cases,
 )  # fmt: skip
 from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
-from medlive.cli.options import CaseFilter, grouped, read_settings
-from medlive.cli.output import progress, say, wait_for
+from medlive.cli.options import CaseFilter, JsonOption, grouped, read_settings
+from medlive.cli.output import print_json, progress, say, wait_for
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -87,11 +88,13 @@ def all_(
     metric: MetricOption = "paper",
     errata: SignedErrata,
     yes: Annotated[bool, Option("--yes", help="Begin without asking.")] = False,
+    as_json: JsonOption = False,
 ) -> None:
     """Fetch or verify the cases, ask the model, grade, score and report, into OUT/run and OUT/report.
 
     Prints what it would take and asks first; a budget holds for all calls together. The same command goes on where
     it stopped. Exit status as of the single commands: 1 where answers or verdicts are missing in the report.
+    With --json the tables go to stderr, and plan, spending and scores to stdout when it ends.
     """
     if (out / "run.json").exists():
         raise UsageError(f"{out} is a run folder", hint="name another folder: the run goes into its folder run")
@@ -116,31 +119,42 @@ def all_(
             run, engine.identity, mode=mode, cache=shared, price=price, ahead=case_set.cases, **how
         )
 
-    grades = plan_or_ask(replace(judge_calls, dry_run=True), by, budget, plan_grades, _never)
-    total = print_plans({"answers": ask(dry_run=True), "grades": grades}, budget)
-    if calls.dry_run:
-        return
-    if total.calls and not yes:
-        _confirm()
+    result: dict[str, Any] = {"run": run, "report": None, "scores": None}
 
     def score() -> None:
         from medlive.report.render import write_report
+        from medlive.report.tables import WRITERS
 
         table = scored([run], Scoring(metric=metric), errata)
         print_scores(table)
         for warning in table.warnings:
             say(warning)
-        print(write_report(table, out / "report", registry=registry_of(None)).page)
+        result["scores"] = json.loads(WRITERS["json"](table, None))
+        result["report"] = write_report(table, out / "report", registry=registry_of(None)).page
+        print(result["report"])
         check_scored(table)
 
-    _work_through(
-        {
-            "answers": lambda: report_answers(ask(dry_run=False), case_set, budget),
-            "grades": lambda: grade_answers(run, by, judging.mode, cache, judge_calls, budget),
-            "score and report": score,
-        },
-        budget,
-    )
+    try:
+        with redirect_stdout(sys.stderr) if as_json else nullcontext():
+            grades = plan_or_ask(replace(judge_calls, dry_run=True), by, budget, plan_grades, _never)
+            plans = {"answers": ask(dry_run=True), "grades": grades}
+            total = print_plans(plans, budget)
+            result["plan"] = {name: asdict(plan) for name, plan in {**plans, "all": total}.items()}
+            if calls.dry_run:
+                return
+            if total.calls and not yes:
+                _confirm()
+            _work_through(
+                {
+                    "answers": lambda: report_answers(ask(dry_run=False), case_set, budget),
+                    "grades": lambda: grade_answers(run, by, judging.mode, cache, judge_calls, budget),
+                    "score and report": score,
+                },
+                budget,
+            )
+    finally:
+        if as_json and "plan" in result:
+            print_json({**result, "spent": budget.as_json()})
 
 
 def _work_through(stages: dict[str, Callable[[], None]], budget: "Budget") -> None:

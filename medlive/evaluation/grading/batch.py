@@ -122,7 +122,7 @@ def _unread(run_dir: Path, judge: Judge) -> dict[str, Grade]:
     for grade in read_grades(run_dir / GRADES)[0]:
         if grade.judge == judge.digest:
             found.pop(grade.key, None)
-            if grade.met is None and grade.raw and (judge.allow_unpinned or grade.grader == judge.identity.model):
+            if grade.met is None and grade.raw and judge.identity.accepts(grade.grader, judge.allow_unpinned):
                 found[grade.key] = grade
     return found
 

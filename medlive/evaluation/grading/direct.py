@@ -187,7 +187,7 @@ class _Item:
     def settled(self, identity: EngineIdentity, allow_unpinned: bool) -> bool:
         """Whether there is a score, by a model that counts."""
         one = self.score
-        return one is not None and one.score is not None and (allow_unpinned or one.grader == identity.model)
+        return one is not None and one.score is not None and identity.accepts(one.grader, allow_unpinned)
 
 
 def _items(run_dir: Path, identity: EngineIdentity) -> tuple[list[_Item], list[str]]:

@@ -92,7 +92,7 @@ class Judge:
         """Whether a verdict on record is one, by a model that counts: nothing is left to ask."""
         if grade is None or grade.met is None:
             return False
-        return self.allow_unpinned or grade.grader == self.identity.model
+        return self.identity.accepts(grade.grader, self.allow_unpinned)
 
     def parts(self, criteria: Sequence[EvaluationCriterion]) -> list[tuple[EvaluationCriterion, ...]]:
         """Criteria as they are put into calls: one each, or as many as a call holds."""

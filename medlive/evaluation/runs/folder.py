@@ -290,7 +290,7 @@ def _require_same(existing: RunFolder, info: RunInfo, *, arm: str | None) -> Non
     for name, then, now in parts:
         if then != now:
             raise UsageError(
-                f"{existing.path} is another run: its {name} is {_short(then)}, not {_short(now)}",
+                f"{existing.path} is another run, with {name} {_short(then)}, not {_short(now)}",
                 hint=hints.get(name, "give each model, template and set of cases its own folder"),
             )
 
