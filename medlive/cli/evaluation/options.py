@@ -4,8 +4,9 @@ import json
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 from typer import Argument, Option
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 P = TypeVar("P")
 T = TypeVar("T")
 
+_DAY: Final[dict[str, Any]] = {"metavar": "YYYY-MM-DD", "formats": ["%Y-%m-%d"]}
 CasesOption = Annotated[str, Option("--cases", help="A snapshot's folder or version, or a benchmark's file.")]
 
 
@@ -123,8 +125,8 @@ class Scoring:
     basis: Annotated[str, Option("--cases", help="Each model's own cases, or those common to all.")] = "own"
     models: Annotated[Path | None, Option(metavar="FILE", help="The models' cutoffs [config/models.toml].")] = None
     judge: JudgeOption = None
-    since: Annotated[str | None, Option(metavar="DATE", help="Score cases posted on this day or later.")] = None
-    until: Annotated[str | None, Option(metavar="DATE", help="Score cases posted on this day or earlier.")] = None
+    since: Annotated[datetime | None, Option(**_DAY, help="Score cases posted on this day or later.")] = None
+    until: Annotated[datetime | None, Option(**_DAY, help="Score cases posted on this day or earlier.")] = None
     draws: DrawsOption = 1000
     seed: SeedOption = 0
 

@@ -17,14 +17,20 @@ if TYPE_CHECKING:
 
 def power(
     runs: Annotated[list[Path] | None, Argument(help="Graded runs that show the spread.")] = None,
-    points: Annotated[list[float] | None, Option(help="To tell apart, of 100; repeatable [2, 5, 10].")] = None,
-    spread: Annotated[float | None, Option(help="Without runs: deviation of scores in points [30].")] = None,
+    points: Annotated[
+        list[float] | None, Option(min=0.01, max=100, help="To tell apart, of 100; repeatable [2, 5, 10].")
+    ] = None,
+    spread: Annotated[
+        float | None, Option(min=0.01, max=1000, help="Without runs: deviation of scores in points [30].")
+    ] = None,
     correlation: Annotated[float, Option(min=-1, max=0.99, help="Without runs: of two models' scores.")] = 0.5,
     chance: Annotated[float, Option("--power", help="The probability to find what is there.")] = 0.8,
-    alpha: Annotated[float, Option(help="The two-sided level.")] = 0.05,
-    models: Annotated[int, Option(min=2, help="Models compared: the level is for all their pairs by Holm.")] = 2,
+    alpha: Annotated[float, Option(min=1e-6, help="The two-sided level.")] = 0.05,
+    models: Annotated[
+        int, Option(min=2, max=10_000, help="Models compared: the level is for all their pairs by Holm.")
+    ] = 2,
     before: Annotated[int | None, Option(min=2, help="Cases up to the cutoff [as many as after it].")] = None,
-    per_week: Annotated[float, Option(help="Cases that a week of harvest gives.")] = 100.0,
+    per_week: Annotated[float, Option(min=0.01, max=1e6, help="Cases that a week of harvest gives.")] = 100.0,
     as_json: JsonOption = False,
 ) -> None:
     """Say how many cases tell two models apart by some points, and how many after a cutoff show a drop of as many.
@@ -34,8 +40,8 @@ def power(
     from medlive.statistics.power import Spread, cases_for_drop, cases_for_pair
 
     wanted = points or [2.0, 5.0, 10.0]
-    if min(wanted) <= 0 or per_week <= 0 or (spread is not None and (runs or spread <= 0)):
-        raise UsageError("--points, --per-week and --spread are above 0, and --spread is for no runs")
+    if runs and spread is not None:
+        raise UsageError("--spread is for no runs")
     if runs:
         seen, origin = _seen(runs), f"seen in {len(runs)} runs"
     else:

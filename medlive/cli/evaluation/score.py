@@ -1,7 +1,6 @@
 """`medlive eval score`, `report` and `contamination`: runs side by side."""
 
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -32,7 +31,9 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
 
     metric, mode = one_of("--metric", Metric, how.metric), one_of("--errata", ErrataMode, errata.errata)
     basis = one_of("--cases", CaseBasis, how.basis)
-    window = Window(_day("--since", how.since), _day("--until", how.until))
+    window = Window(*(day and day.date() for day in (how.since, how.until)))
+    if how.since and how.until and how.since > how.until:
+        raise UsageError(f"no day is {window}")
     registry = registry_of(how.models)
     search = ErrataSearch(
         errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
@@ -48,13 +49,6 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     use = use_errata([run.run for run in graded], mode, search)
     how_many = {"draws": how.draws, "seed": how.seed}
     return score_runs(graded, metric=metric, errata=use, basis=basis, registry=registry, window=window, **how_many)
-
-
-def _day(option: str, text: str | None) -> date | None:
-    try:
-        return None if text is None else date.fromisoformat(text)
-    except ValueError as exc:
-        raise UsageError(f"{option} {text}: expected YYYY-MM-DD") from exc
 
 
 def registry_of(models: Path | None) -> Any:
@@ -180,17 +174,18 @@ def _print_fresh(fresh: Any) -> None:
     if fresh.models:
         print_table(
             ["model", "score %", "95 % interval", "n", "tie group"],
-            [
-                [m.label, _percent(m.overall.mean), _interval(m.overall.low, m.overall.high), m.overall.n,
-                 m.standing.group if m.standing else None]
-                for m in fresh.models
-            ],
-            title=f"cases posted {which}: no model here can have seen them ({fresh.common} common)",
-        )  # fmt: skip
+            [dimmed(_fresh_cells(m)) if m.overall.few else _fresh_cells(m) for m in fresh.models],
+            title=f"cases posted {which}: no model here can have seen them ({fresh.common} common); dim: under 30",
+        )
     else:
         say(f"no case was posted {which}: every score may rest on memory")
     if fresh.unknown:
         say(f"cutoff unknown, so not ranked on cases after every cutoff: {', '.join(fresh.unknown)}")
+
+
+def _fresh_cells(m: Any) -> list[Any]:
+    of = m.overall
+    return [m.label, _percent(of.mean), _interval(of.low, of.high), of.n, m.standing.group if m.standing else None]
 
 
 def _drop_flag(drop: Any) -> str | None:

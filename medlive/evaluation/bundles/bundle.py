@@ -44,6 +44,8 @@ if TYPE_CHECKING:
 
 UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
+SCORES_VERSION: Final = 2
+"""The `format_version` of `scores.json`; version 1 had other intervals."""
 DIGITS: Final = 6
 """Decimal places in `scores.json`, few enough to be equal on all machines."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
@@ -229,7 +231,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
             "table": table.tsv(),
         }
     scores = {
-        "format": "medlive-bundle-scores", "format_version": 2,
+        "format": "medlive-bundle-scores", "format_version": SCORES_VERSION,
         "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
         "errata": None if errata is None else dict(errata),
         "rates": {**asdict(model.rates), "shares": model.rates.shares},

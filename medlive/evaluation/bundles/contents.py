@@ -14,6 +14,7 @@ from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput, CheckFailed, MedliveError
 from medlive.evaluation.bundles import files as bundle_files
 from medlive.evaluation.bundles.bundle import (
+    SCORES_VERSION,
     UNTRUSTED_COMMENT,
     BundleInfo,
     ErrataUse,
@@ -152,6 +153,8 @@ def schema(state: Verification, out: Faults) -> None:
     """Check that every document and row has its schema and its canonical form, and that they agree."""
     state.run = parse_model(state.require_file(RUN), RUN, RunInfo, out)
     state.scores = parse_document(state.require_file(SCORES), SCORES, out)
+    if state.scores is not None and (version := state.scores.get("format_version")) != SCORES_VERSION:
+        out.add(SCORES, f"format_version {SCORES_VERSION}; make the bundle again", printable(str(version))[:40])
     if state.scores is not None and (row := state.scores.get("errata")) is not None:
         state.errata = parse_model(bundle_files.encode_document(row), SCORES, ErrataUse, out)
     listed = parse_document(state.require_file(CASES), CASES, out)

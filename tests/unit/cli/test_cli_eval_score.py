@@ -176,7 +176,10 @@ def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder
     assert "not ranked on cases after every cutoff: stranger" in printed.err
     window = instance.here("eval", "score", runs[0], *few, "--since", "2025-01-01", "--until", "2025-03-31")
     assert "posted since 2025-01-01 until 2025-03-31" in " ".join(window.out.split())
-    instance.here("eval", "score", runs[0], "--since", "yesterday", status=2)
+    for odd in ("yesterday", "20250101", "2025-W01-1"):
+        instance.here("eval", "score", runs[0], "--since", odd, status=2)
+    reversed_ = instance.here("eval", "score", runs[0], "--since", "2025-02-01", "--until", "2025-01-31", status=2)
+    assert "no day is since 2025-02-01 until 2025-01-31" in reversed_.err
     instance.here("eval", "report", *runs, *few, "--no-case-pages", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
     assert page.index("On cases posted after 2025-06-30") < page.index("Ranking on all cases")
@@ -191,4 +194,11 @@ def test_power_from_runs_and_assumed(instance: Instance, folder: Path) -> None:
     (row,) = wide["needed"]
     assert row["to tell two models apart"] == 285
     assert row["weeks to tell two models apart"] == 6
-    instance.here("eval", "power", "--points", "0", status=2)
+    for name, odd in (
+        ("points", "0"),
+        ("points", "nan"),
+        ("spread", "1e300"),
+        ("per-week", "nan"),
+        ("alpha", "0"),
+    ):
+        instance.here("eval", "power", f"--{name}", odd, status=2)

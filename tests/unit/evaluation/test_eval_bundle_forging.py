@@ -323,6 +323,15 @@ def test_an_older_bundle_verifies_and_the_versions_are_told(room: Room) -> None:
     assert any("medlive 0.0.9" in finding.got for step in spoilt.failed for finding in step.findings)
 
 
+def test_scores_of_another_version_are_refused_in_plain_words(room: Room) -> None:
+    scores = json.loads(room.files[SCORES]) | {"format_version": 1}
+    report = room.verify(sealed(room.files | {SCORES: encode_document(scores)}))
+    assert numbers(report) == [4]
+    (finding,) = report.failed[0].findings
+    assert (finding.expected, finding.got) == ("format_version 2; make the bundle again", "1")
+    assert "earlier step" in report.steps[11].why
+
+
 @pytest.mark.parametrize("name", ["\x1b[2J", "a\u202eb", " ", "a\nb"])
 def test_names_that_cannot_be_printed_are_refused_and_spelt_out(room: Room, name: str) -> None:
     info = json.loads(room.files[BUNDLE])

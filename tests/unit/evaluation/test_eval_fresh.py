@@ -5,6 +5,8 @@ from datetime import date
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from medlive.errors import UsageError
 from medlive.evaluation.scoring.fresh import Window
@@ -61,3 +63,46 @@ def test_a_window_holds_both_its_days(metric: Metric) -> None:
     assert [c.case for c in table.models[0].cases] == [*cases[4:7], *cases[8:10]]
     with pytest.raises(UsageError, match="posted since 2030-01-01"):
         score_runs(runs, window=Window(since=date(2030, 1, 1)))
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 10_000), st.integers(0, 60), st.sampled_from(list(Metric)), st.booleans())
+def test_interval_p_and_tie_group_agree_wherever_they_are_printed(
+    seed: int, later: int, metric: Metric, clustered: bool
+) -> None:
+    rng = np.random.default_rng(seed)
+    cases = [
+        replace(c, cluster=f"t{i // 3}" if clustered else None) for i, c in enumerate(CASES[:: 6 - later // 12])
+    ]
+    level = rng.uniform(0, 0.7, 4)
+    scores = [rng.beta(1, 3, len(cases)) * x * (rng.random(len(cases)) < 0.7) for x in level]
+    runs = [run_of(name, cases, own.tolist()) for name, own in zip("abcd", scores, strict=True)]
+    cutoffs = {"a": "2024-06", "b": "2024-12", "c": f"2025-{1 + later // 5:02d}" if later < 60 else "2026-01"}
+    table = score_runs(runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs))
+    assert table == score_runs(runs, metric=metric, draws=200, seed=seed, registry=registry_of(cutoffs))
+    plain = scores_json(table)
+    assert table.fresh is not None
+    rankings = ((table, plain["models"], plain), (table.fresh, plain["after_every_cutoff"]["models"], None))
+    for ranking, rows, whole in rankings:
+        listed = (whole or plain["after_every_cutoff"])["comparisons"]
+        for pair, row in zip(ranking.comparisons, listed, strict=True):
+            assert (pair.p, pair.p_holm, pair.low, pair.high) == (
+                row["p"], row["p_holm"], row["ci_low"], row["ci_high"]
+            )  # fmt: skip
+            assert pair.p <= pair.p_holm
+            apart = pair.low is not None and pair.high is not None and not pair.low <= 0 <= pair.high
+            assert (pair.p < 0.05) is apart or abs(pair.p - 0.05) < 1e-6
+        below = {
+            (c.second, c.first) if (c.difference or 0) > 0 else (c.first, c.second)
+            for c in ranking.comparisons
+            if c.p_holm < 0.05
+        }
+        groups = {m.label: m.standing.group for m in ranking.models if m.standing}
+        assert [row["group"] for row in rows] == list(groups.values())
+        leader = ""
+        for label, group in groups.items():
+            assert ((label, leader) in below) is (group != groups.get(leader, group))
+            leader = leader if group == groups.get(leader) else label
+        for m in ranking.models:
+            if m.overall.low is not None and m.overall.high is not None and m.overall.mean is not None:
+                assert m.overall.low <= m.overall.mean <= m.overall.high
