@@ -193,7 +193,7 @@ verdicts. An answer is a case, a statement a criterion.
 
 ### The rules grader with each physician
 
-`{name}` in criterion mode. It compares words and judges nothing. The share of words that it asks for was tuned on
+`{name}`. It compares words and judges nothing. The share of words that it asks for was tuned on
 answers that physicians had labelled (`medlive/llm/rules/grader.py`), these among them, so that the figures may
 flatter it; and they say nothing of a language model. None was asked: there is none here.
 

@@ -1,7 +1,7 @@
 """medlive as an Inspect AI task: `inspect eval medlive/medlive -T snapshot=PATH`.
 
-Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade`
-does (one call a criterion, the same prompt, the same reading of replies), with the model of the role `grader`.
+Asks what `medlive eval run` asks (the pinned prompt template, one user message) and grades as `medlive eval grade
+--mode criterion` does (the same prompt, the same reading of replies), with the model of the role `grader`.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ from medlive.errors import EndpointUnavailable
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.model import Answer, EvaluationCase, Mode
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.metrics import Metric as CaseMetric
 from medlive.evaluation.scoring.metrics import case_score
@@ -116,7 +116,7 @@ def rubric(structured: bool = True, allow_unpinned: bool = False) -> Scorer:
         case = EvaluationCase.from_row(state.metadata["case"])
         answer = _answer(case, state.output)
         grader = _Grader(get_model(role="grader", required=True), structured)
-        grades = await grade_answer(case, answer, grader, allow_unpinned=allow_unpinned)
+        grades = await grade_answer(case, answer, grader, mode=Mode.CRITERION, allow_unpinned=allow_unpinned)
         result = case_score(case, answer, {g.criterion_id: g.met for g in grades}, CaseMetric.PAPER)
         return Score(
             value={

@@ -22,7 +22,7 @@ from medlive.errors import ConfigError
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.grading.grade import grade_answer
-from medlive.evaluation.model import Answer, EvaluationCase, Grade
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode
 from medlive.evaluation.runs.templates import load_template
 from medlive.evaluation.scoring.metrics import Metric, case_score
 from medlive.service.wiring import open_endpoint
@@ -90,7 +90,7 @@ async def _grades(case: EvaluationCase, answer: Answer) -> tuple[Grade, ...]:
     )  # fmt: skip
     unpinned = os.environ.get("MEDLIVE_GRADER_ALLOW_UNPINNED", "") not in ("", "0", "false")
     async with aclosing(open_endpoint(settings)) as engine:
-        return await grade_answer(case, answer, engine, allow_unpinned=unpinned)
+        return await grade_answer(case, answer, engine, mode=Mode.CRITERION, allow_unpinned=unpinned)
 
 
 def _grader_names() -> tuple[str, str]:

@@ -41,7 +41,7 @@ def write_batch(
     out: Path,
     *,
     shape: JsonMode = JsonMode.SCHEMA,
-    mode: Mode = Mode.CRITERION,
+    mode: Mode = Mode.RUBRIC,
     allow_unpinned: bool = False,
     cache: GradeCache | None = None,
     most_requests: int = MOST_REQUESTS,

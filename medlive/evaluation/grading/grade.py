@@ -129,7 +129,7 @@ async def grade_run(
     run_dir: Path,
     engine: Engine,
     *,
-    mode: Mode = Mode.CRITERION,
+    mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
     allow_unpinned: bool = False,
@@ -192,7 +192,7 @@ async def grade_answer(
     answer: Answer,
     engine: Engine,
     *,
-    mode: Mode = Mode.CRITERION,
+    mode: Mode = Mode.RUBRIC,
     max_retries: int = 1,
     allow_unpinned: bool = False,
 ) -> tuple[Grade, ...]:

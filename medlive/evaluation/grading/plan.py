@@ -20,7 +20,7 @@ def plan_grading(
     run_dir: Path,
     identity: EngineIdentity,
     *,
-    mode: Mode = Mode.CRITERION,
+    mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     allow_unpinned: bool = False,
     price: Price | None = None,

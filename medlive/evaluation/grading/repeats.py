@@ -70,7 +70,7 @@ async def repeat_run(
     engine: Engine,
     *,
     repeats: int,
-    mode: Mode = Mode.CRITERION,
+    mode: Mode = Mode.RUBRIC,
     concurrency: int = 16,
     max_retries: int = 1,
     allow_unpinned: bool = False,

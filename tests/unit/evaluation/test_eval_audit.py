@@ -26,6 +26,7 @@ from medlive.evaluation.audit import (
 )
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.log import open_log
+from medlive.evaluation.model import Mode
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.integrity.lock import Locked
 from medlive.llm.budget import Budget
@@ -52,7 +53,7 @@ async def graded(run_dir: Path, n: int = 6, met: Callable[[Request], bool | None
         decided = decide(request)
         return "?" if decided is None else verdict(decided)
 
-    await grade_run(run_dir, Judge(said))
+    await grade_run(run_dir, Judge(said), mode=Mode.CRITERION)
     return load_graded(run_dir)
 
 
@@ -153,7 +154,7 @@ async def test_a_cause_that_stands_in_the_answer_is_found_however_it_is_hidden(r
     await run_model(
         make_cases(2), Model(lambda _: reply(next(answers), model="cand-1")), run_dir, use=USE, created_at=AT
     )
-    await grade_run(run_dir, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))))
+    await grade_run(run_dir, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))), mode=Mode.CRITERION)
     run = load_graded(run_dir)
     table = (await audit_run(run, Judge(lambda _: json.dumps(PLANTED)))).table
     assert table.reasons == {"the reply is a piece of the answer that was to be judged": 2}

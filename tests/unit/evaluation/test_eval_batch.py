@@ -108,7 +108,7 @@ async def test_a_batch_is_what_live_grading_sends_and_comes_to_the_same(
 async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_again(
     run: Path, tmp_path: Path
 ) -> None:
-    write_batch(run, IDENTITY, tmp_path / "b.jsonl")
+    write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
     good, failed, expired, stranger, prose, cut, twice, *_ = rows
     lines: list[Any] = [
@@ -140,7 +140,7 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
     assert counts(read_batch(run, [path]))["again"] == 8
     assert (run / "grades.jsonl").read_bytes() == before
 
-    again = write_batch(run, IDENTITY, tmp_path / "b2.jsonl")
+    again = write_batch(run, IDENTITY, tmp_path / "b2.jsonl", mode=Mode.CRITERION)
     assert again.requests == 10
     second = written(tmp_path / "b2.jsonl")
     # What has had a result gets another name; what is still waited for keeps its own.
@@ -153,18 +153,18 @@ async def test_every_kind_of_result_is_told_apart_and_what_is_open_is_written_ag
 
 async def test_limits_split_a_batch_and_the_cache_spares_calls(run: Path, tmp_path: Path) -> None:
     cache = GradeCache(tmp_path / "cache")
-    done = write_batch(run, IDENTITY, tmp_path / "b.jsonl", most_requests=5)
+    done = write_batch(run, IDENTITY, tmp_path / "b.jsonl", most_requests=5, mode=Mode.CRITERION)
     assert [p.name for p in done.files] == ["b-001.jsonl", "b-002.jsonl", "b-003.jsonl"]
     rows = [row for path in done.files for row in written(path)]
     assert len(rows) == 12
     size = max(path.stat().st_size for path in done.files)
-    small = write_batch(run, IDENTITY, tmp_path / "s.jsonl", most_bytes=size - 1)
+    small = write_batch(run, IDENTITY, tmp_path / "s.jsonl", most_bytes=size - 1, mode=Mode.CRITERION)
     assert all(path.stat().st_size < size for path in small.files)
     assert sorted(r["custom_id"] for p in small.files for r in written(p)) == sorted(r["custom_id"] for r in rows)
     read_batch(run, [save(tmp_path / "r.jsonl", [result(row) for row in rows])], cache=cache)
     copy = tmp_path / "copy"
     await run_model(make_cases(4), Model(), copy, use=USE, created_at=AT)
-    spared = write_batch(copy, IDENTITY, tmp_path / "c.jsonl", cache=cache)
+    spared = write_batch(copy, IDENTITY, tmp_path / "c.jsonl", cache=cache, mode=Mode.CRITERION)
     assert (spared.requests, spared.cached, spared.files) == (0, 12, ())
 
 
@@ -183,7 +183,7 @@ async def test_a_batch_by_another_prompt_or_of_no_run_is_not_read(run: Path, tmp
     results = save(tmp_path / "r.jsonl", [])
     with pytest.raises(BadInput, match="no batch was written"):
         read_batch(run, [results])
-    write_batch(run, IDENTITY, tmp_path / "b.jsonl")
+    write_batch(run, IDENTITY, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     with pytest.raises(BadInput, match="cannot be read"):
         read_batch(run, [tmp_path / "nowhere.jsonl"])
     (row, *_) = written(tmp_path / "b.jsonl")

@@ -109,7 +109,7 @@ async def test_what_a_batch_left_unread_is_repaired_by_the_next_as_it_would_be_l
 
 
 async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Path) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     told = read_batch(run, [tmp_path / "b.jsonl"])
     assert (told.counts["damaged"], told.counts["ungraded"], told.counts["missing"], told.counts["open"]) == (
         12,
@@ -122,19 +122,19 @@ async def test_the_file_that_was_handed_in_is_no_result(run: Path, tmp_path: Pat
 
 
 async def test_calls_that_are_under_way_can_be_left_out(run: Path, tmp_path: Path) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = written(tmp_path / "b.jsonl")
-    assert write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True).files == ()
+    assert write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION).files == ()
     read_batch(run, [save(tmp_path / "r.jsonl", [result(row, "no") for row in rows[:5]])])
-    every = write_batch(run, JUDGE, tmp_path / "e.jsonl")
+    every = write_batch(run, JUDGE, tmp_path / "e.jsonl", mode=Mode.CRITERION)
     assert (every.requests, every.waiting, every.repairs) == (12, 7, 5)
     # What was just written is under way as well.
-    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True)
+    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION)
     assert (done.requests, done.waiting) == (0, 12)
     read_batch(
         run, [save(tmp_path / "r2.jsonl", [result(row, "no") for row in written(tmp_path / "e.jsonl")[:3]])]
     )
-    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True)
+    done = write_batch(run, JUDGE, tmp_path / "n.jsonl", leave_waiting=True, mode=Mode.CRITERION)
     assert (done.requests, done.waiting, done.repairs) == (3, 9, 3)
 
 
@@ -142,14 +142,14 @@ async def test_a_reply_by_another_model_or_none_is_not_repaired(run: Path, tmp_p
     strange = Judge(
         lambda r: reply("rubbish", model="judge-2") if r.inputs["criterion"] != "criterion 0.0" else "x"
     )
-    await grade_run(run, strange)
-    done = write_batch(run, JUDGE, tmp_path / "b.jsonl")
+    await grade_run(run, strange, mode=Mode.CRITERION)
+    done = write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     assert (done.requests, done.repairs) == (12, 1)
-    assert write_batch(run, JUDGE, tmp_path / "c.jsonl", allow_unpinned=True).repairs == 12
+    assert write_batch(run, JUDGE, tmp_path / "c.jsonl", allow_unpinned=True, mode=Mode.CRITERION).repairs == 12
 
 
 async def test_results_by_another_model_are_not_lost_when_it_is_allowed_later(run: Path, tmp_path: Path) -> None:
-    write_batch(run, JUDGE, tmp_path / "b.jsonl")
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     rows = [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")]
     for row in rows[2:]:
         row["response"]["body"]["model"] = "judge-1-0925"
@@ -188,8 +188,8 @@ def room(size: int) -> Iterator[None]:
 
 async def test_a_result_that_could_not_be_logged_is_taken_when_it_is_read_again(run: Path, tmp_path: Path) -> None:
     other = Judge(lambda r: verdict(False, reasoning="y" * 3000), engine="other")
-    await grade_run(run, other)
-    write_batch(run, JUDGE, tmp_path / "b.jsonl")
+    await grade_run(run, other, mode=Mode.CRITERION)
+    write_batch(run, JUDGE, tmp_path / "b.jsonl", mode=Mode.CRITERION)
     results = save(tmp_path / "r.jsonl", [result(row, verdict(False)) for row in written(tmp_path / "b.jsonl")])
     size = (run / "grades.jsonl").stat().st_size
     assert (run / BATCHES).stat().st_size < size - 10_000

@@ -22,6 +22,7 @@ from medlive.evaluation.bundles.files import ANSWERS, archive, write_bundle
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.model import Mode
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.scoring.graded import load_graded
@@ -235,7 +236,7 @@ def test_errata_are_left_out_where_the_snapshot_has_them(room: Room, tmp_path: P
 async def test_verdicts_by_another_model_than_the_pinned_one_are_found(room: Room, tmp_path: Path) -> None:
     await run_model(room.cases, Model(), tmp_path / "run", use=ModelUse("cand-1"), created_at=AT)
     judge = Judge(lambda _: reply(verdict(True), model="judge-2"))
-    await grade_run(tmp_path / "run", judge, allow_unpinned=True)
+    await grade_run(tmp_path / "run", judge, allow_unpinned=True, mode=Mode.CRITERION)
     report = room.verify(make_bundle(load_graded(tmp_path / "run"), draws=DRAWS))
     assert [(s.number, s.findings[0].got) for s in report.failed] == [(10, "verdicts by judge-2")]
 

@@ -202,7 +202,9 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
             )
             out = home / "runs" / name
             await run_model(cases, Model(), out, use=ModelUse(name), created_at=AT)
-            await grade_run(out, Judge(lambda request: verdict(len(request.inputs["criterion"]) % 2 == 1)))
+            await grade_run(
+                out, Judge(lambda request: verdict(len(request.inputs["criterion"]) % 2 == 1)), mode=Mode.CRITERION
+            )
 
     asyncio.run(work())
     return home

@@ -33,7 +33,7 @@ def rubric_reply(request: Request) -> str:
 async def test_each_criterion_is_asked_once_and_its_record_is_whole(run_dir: Path) -> None:
     await answered(run_dir)
     judge = Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0")))
-    result = await grade_run(run_dir, judge, concurrency=5)
+    result = await grade_run(run_dir, judge, concurrency=5, mode=Mode.CRITERION)
     assert (result.criteria, result.met, result.not_met, result.ungraded) == (12, 4, 8, 0)
     assert result.calls == 12
     asked = judge.requests[0]
@@ -46,7 +46,7 @@ async def test_each_criterion_is_asked_once_and_its_record_is_whole(run_dir: Pat
         ("judge-1", "judge-1", "openai", "because")
     }
     assert all(json.loads(g.raw)["met"] is g.met for g in grades)
-    again = await grade_run(run_dir, judge)
+    again = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert again.calls == 0
     assert again.reused == 12
 
@@ -74,14 +74,18 @@ async def test_a_judge_that_stays_unreadable_is_stopped_with_its_reply_named(run
     await answered(run_dir, n=30)
     judge = Judge(lambda _: "I think it is fine.")
     with pytest.raises(ConfigError, match="none of 12 replies of the grader could be read") as failed:
-        await grade_run(run_dir, judge, concurrency=1)
+        await grade_run(run_dir, judge, concurrency=1, mode=Mode.CRITERION)
     assert "I think it is fine." in str(failed.value.hint)
     assert len(judge.requests) == 12
     # A judge that was read once, now or before, is asked for all.
     first = iter([verdict(False)])
-    done = await grade_run(run_dir, Judge(lambda _: next(first, "?")), concurrency=1, max_retries=0)
+    done = await grade_run(
+        run_dir, Judge(lambda _: next(first, "?")), concurrency=1, max_retries=0, mode=Mode.CRITERION
+    )
     assert (done.not_met, done.ungraded, done.calls) == (1, 89, 90)
-    assert (await grade_run(run_dir, Judge(lambda _: "?"), concurrency=1, max_retries=0)).calls == 89
+    assert (
+        await grade_run(run_dir, Judge(lambda _: "?"), concurrency=1, max_retries=0, mode=Mode.CRITERION)
+    ).calls == 89
 
 
 async def test_a_rubric_reply_of_which_a_part_is_read_stops_nothing(run_dir: Path) -> None:
@@ -108,21 +112,23 @@ async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_ans
 
 async def test_reasons_are_counted_whole(run_dir: Path) -> None:
     await answered(run_dir, n=1, criteria=1)
-    done = await grade_run(run_dir, Judge(lambda _: '{"met": "yes", "quote": "", "reasoning": ""}'))
+    done = await grade_run(
+        run_dir, Judge(lambda _: '{"met": "yes", "quote": "", "reasoning": ""}'), mode=Mode.CRITERION
+    )
     assert list(done.reasons) == ["met: Input should be a valid boolean"]
 
 
 async def test_one_quote_for_most_criteria_and_verdicts_without_one_are_warned_of(run_dir: Path) -> None:
     await answered(run_dir, n=3, criteria=4)
-    same = await grade_run(run_dir, Judge(lambda _: verdict(True)))
+    same = await grade_run(run_dir, Judge(lambda _: verdict(True)), mode=Mode.CRITERION)
     assert "one quote serves most criteria of 3 answers, such as that of case c000" in same.notes
     other = Judge(lambda _: verdict(True, quote="", whole=True), model="judge-2")
-    whole = await grade_run(run_dir, other)
+    whole = await grade_run(run_dir, other, mode=Mode.CRITERION)
     assert (whole.met, whole.ungraded) == (12, 0)
     assert "12 criteria are met without a quote, as about the answer as a whole" in whole.notes
     assert all(g.whole for g in read_grades(run_dir / "grades.jsonl")[0] if g.model == "judge-2")
     few = Judge(lambda r: verdict(r.inputs["criterion"].endswith((".0", ".1"))), model="judge-3")
-    assert not [note for note in (await grade_run(run_dir, few)).notes if "quote" in note]
+    assert not [note for note in (await grade_run(run_dir, few, mode=Mode.CRITERION)).notes if "quote" in note]
 
 
 async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(run_dir: Path) -> None:
@@ -135,14 +141,14 @@ async def test_an_unreadable_reply_is_repaired_once_and_then_ungraded(run_dir: P
         return "The criterion is not satisfied." if place == "1" else verdict(False)
 
     judge = Judge(answer)
-    result = await grade_run(run_dir, judge)
+    result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert (result.met, result.not_met, result.ungraded) == (1, 1, 1)
     assert result.calls == 5
     grades = {g.criterion_id: g for g in read_grades(run_dir / "grades.jsonl")[0]}
     assert grades["k1"].met is None
     assert grades["k1"].raw == "The criterion is not satisfied."
     assert "no JSON" in grades["k1"].reason
-    retried = await grade_run(run_dir, judge)
+    retried = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert retried.calls == 2
     assert judge.requests[-1].round == judge.requests[-2].round == 1
 
@@ -161,7 +167,7 @@ async def test_what_is_no_verdict_is_ungraded_with_its_reason(run_dir: Path, sai
     await answered(run_dir, n=1)
     good = verdict(False)
     judge = Judge(lambda r: said if r.inputs["criterion"].endswith(".1") else good)  # type: ignore[arg-type,return-value]
-    result = await grade_run(run_dir, judge)
+    result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert (result.not_met, result.ungraded) == (2, 1)
     (left,) = [g for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is None]
     assert reason in left.reason
@@ -171,8 +177,8 @@ async def test_a_wrong_pinned_model_stops_and_unpinned_may_be_allowed(run_dir: P
     await answered(run_dir, n=20)
     judge = Judge(lambda r: reply(verdict(False), model="judge-2"))
     with pytest.raises(UsageError, match="judge-2"):
-        await grade_run(run_dir, judge)
-    result = await grade_run(run_dir, judge, allow_unpinned=True)
+        await grade_run(run_dir, judge, mode=Mode.CRITERION)
+    result = await grade_run(run_dir, judge, allow_unpinned=True, mode=Mode.CRITERION)
     assert result.not_met == 60
     table = score_runs([load_graded(run_dir)], draws=10)
     assert any("instead of the pinned model" in w for w in table.warnings)
@@ -187,12 +193,12 @@ async def test_a_reply_that_names_no_model_is_by_nobody_known(run_dir: Path) -> 
     async with bad_endpoint(choose=lambda _: sends(body)) as endpoint:
         engine = OpenAIEngine("judge-1", endpoint.url, "key")
         try:
-            (grade,) = await grade_answer(case, answer, engine)
+            (grade,) = await grade_answer(case, answer, engine, mode=Mode.CRITERION)
             assert (grade.met, grade.reason) == (None, "another model answered: the reply names none")
-            (grade,) = await grade_answer(case, answer, engine, allow_unpinned=True)
+            (grade,) = await grade_answer(case, answer, engine, allow_unpinned=True, mode=Mode.CRITERION)
             assert grade.met is False
             with pytest.raises(UsageError, match="no reply names its model"):
-                await grade_run(run_dir, engine)
+                await grade_run(run_dir, engine, mode=Mode.CRITERION)
         finally:
             await engine.aclose()
 
@@ -202,9 +208,9 @@ async def test_a_dead_grader_stops_the_grading_and_what_was_graded_stays(run_dir
     left = iter(range(10**6))
     judge = Judge(lambda r: verdict(False) if next(left) < 10 else down())
     with pytest.raises(EndpointUnavailable):
-        await grade_run(run_dir, judge, concurrency=2)
+        await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
     assert sum(1 for g in read_grades(run_dir / "grades.jsonl")[0] if g.met is False) == 10
-    done = await grade_run(run_dir, Judge(lambda r: verdict(False)))
+    done = await grade_run(run_dir, Judge(lambda r: verdict(False)), mode=Mode.CRITERION)
     assert (done.calls, done.not_met) == (110, 120)
 
 
@@ -212,14 +218,14 @@ async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_d
     await answered(run_dir, n=40)
     refused = RequestRefused("the endpoint refuses requests: status 400: too long")
     judge = Judge(lambda r: refused if r.inputs["criterion"][10:12].strip(".") not in "09" else verdict(False))
-    result = await grade_run(run_dir, judge, concurrency=2)
+    result = await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
     assert (result.not_met, result.ungraded, result.reasons) == (
         6, 114, {f"endpoint: {refused.message}": 114}
     )  # fmt: skip
     # One that refuses everything, as for a parameter it does not know, is not asked for ever.
     other = Judge(lambda r: refused, engine="other")
     with pytest.raises(EndpointUnavailable):
-        await grade_run(run_dir, other, concurrency=2)
+        await grade_run(run_dir, other, concurrency=2, mode=Mode.CRITERION)
     assert len(other.requests) < 30
 
 
@@ -229,7 +235,7 @@ async def test_a_parameter_that_the_grader_does_not_take_is_named_and_ends_the_g
     async with bad_endpoint([sends({"error": error}, 400)]) as endpoint:
         engine = OpenAIEngine("judge-1", endpoint.url, parameters={"temperature": 0})
         with pytest.raises(ConfigError, match="temperature = 0"):
-            await grade_run(run_dir, engine, concurrency=1)
+            await grade_run(run_dir, engine, concurrency=1, mode=Mode.CRITERION)
         await engine.aclose()
         assert endpoint.asked == 1
 
@@ -242,17 +248,17 @@ async def test_an_unanswered_case_is_never_graded(run_dir: Path) -> None:
     }
     await answered(run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p)))
     judge = Judge(lambda r: verdict(True))
-    result = await grade_run(run_dir, judge)
+    result = await grade_run(run_dir, judge, mode=Mode.CRITERION)
     assert result.unanswered == ("c000", "c001")
     assert result.criteria == result.calls == 3
     said["病史 1"] = reply("Drink water")
     await answered(run_dir, 3, model=Model(lambda p: next(v for k, v in said.items() if k in p)))
-    assert (await grade_run(run_dir, judge)).calls == 3
+    assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 3
 
 
 async def test_two_graders_keep_their_verdicts_apart(run_dir: Path) -> None:
     await answered(run_dir, n=2)
-    await grade_run(run_dir, Judge(lambda r: verdict(True)))
+    await grade_run(run_dir, Judge(lambda r: verdict(True)), mode=Mode.CRITERION)
     await grade_run(run_dir, Judge(rubric_reply), mode=Mode.RUBRIC)
     assert load_graded(run_dir).grader is not None
     last = load_graded(run_dir)
@@ -273,7 +279,7 @@ async def test_an_edited_criterion_is_graded_again_alone(tmp_path: Path) -> None
         judge = Judge(lambda r: verdict(False))
         run_dir = tmp_path / f"run{number}"
         await run_model(cases, Model(), run_dir, use=USE, created_at=AT)
-        await grade_run(run_dir, ReplayEngine(judge, store_of(store)))
+        await grade_run(run_dir, ReplayEngine(judge, store_of(store)), mode=Mode.CRITERION)
         assert len(judge.requests) == (1 if edited else 9)
 
 
@@ -281,9 +287,9 @@ async def test_an_unusable_reply_in_the_store_is_asked_past_by_the_next_run(tmp_
     await answered(run_dir, n=1)
     kept = store_of(tmp_path)
     bad = Judge(lambda r: "rubbish")
-    assert (await grade_run(run_dir, ReplayEngine(bad, kept))).ungraded == 3
+    assert (await grade_run(run_dir, ReplayEngine(bad, kept), mode=Mode.CRITERION)).ungraded == 3
     good = Judge(lambda r: verdict(False))
-    assert (await grade_run(run_dir, ReplayEngine(good, kept))).ungraded == 0
+    assert (await grade_run(run_dir, ReplayEngine(good, kept), mode=Mode.CRITERION)).ungraded == 0
     assert len(good.requests) == 3
 
 

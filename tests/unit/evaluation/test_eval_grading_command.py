@@ -13,6 +13,7 @@ from medlive.cli.main import build
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.model import Mode
 from medlive.llm.rules.engine import RulesEngine
 from medlive.llm.rules.server import serve
 from tests.support.bad_endpoint import bad_endpoint, completion, fails, sends
@@ -68,7 +69,7 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
 ) -> None:
     for name, engine in (("a", "openai"), ("b", "openai"), ("c", "rules")):
         await run_model(make_cases(2), Model(), tmp_path / name, use=USE, created_at=AT)
-        await grade_run(tmp_path / name, Judge(lambda _: verdict(False), engine=engine))
+        await grade_run(tmp_path / name, Judge(lambda _: verdict(False), engine=engine), mode=Mode.CRITERION)
     alike = await command("score", tmp_path / "a", tmp_path / "b", "--draws", "10")
     assert alike.exit_code == 0
     assert "openai engine" in " ".join(alike.stdout.split())
@@ -80,7 +81,7 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
 async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:
-    await grade_run(run, Judge(lambda _: verdict(False)))
+    await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
     rules = RulesEngine().identity.model
     for words in (("grade", "--grader", rules), ("judge-direct", "--grader", "m"), ("audit", "--auditor", rules)):
         name, *who = words
@@ -97,7 +98,7 @@ async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_w
 async def test_where_no_call_was_answered_the_endpoint_is_what_is_missing(
     run: Path, command: Command, name: str
 ) -> None:
-    await grade_run(run, Judge(lambda _: verdict(False)))
+    await grade_run(run, Judge(lambda _: verdict(False)), mode=Mode.CRITERION)
     who = "--auditor" if name == "audit" else "--grader"
     sound = sends(completion("No idea.") | {"model": "m"})
     for steps, kind in (

@@ -76,8 +76,8 @@ async def test_a_plan_learns_from_the_calls_on_record(tmp_path: Path) -> None:
 
     run = await answered(tmp_path / "run", 60)
     judge = Judge(charged)
-    await grade_run(run, judge, budget=Budget(max_calls=100))
-    left = plan_grading(run, judge.identity, concurrency=4)
+    await grade_run(run, judge, budget=Budget(max_calls=100), mode=Mode.CRITERION)
+    left = plan_grading(run, judge.identity, concurrency=4, mode=Mode.CRITERION)
     assert left.calls == 80
     texts = [sent_text(r) for r in judge.requests]
     assert left.input_tokens == pytest.approx(3 * 80 * estimate_tokens("".join(texts)) / 100, rel=0.02)
@@ -119,8 +119,8 @@ def test_time_is_a_calls_at_least() -> None:
 async def test_rules_with_a_price_are_planned_at_it(tmp_path: Path) -> None:
     run = await answered(tmp_path / "run", 1)
     identity = EngineIdentity("rules", "rules", {})
-    assert plan_grading(run, identity).usd is None
-    assert (plan_grading(run, identity, price=Price(2.0, 8.0)).usd or 0.0) > 0
+    assert plan_grading(run, identity, mode=Mode.CRITERION).usd is None
+    assert (plan_grading(run, identity, price=Price(2.0, 8.0), mode=Mode.CRITERION).usd or 0.0) > 0
 
 
 @given(st.text(max_size=200), st.text(max_size=200))
@@ -162,18 +162,20 @@ class Priced(Judge):
 async def test_a_budget_ends_a_grading_and_what_was_paid_for_is_kept(run_dir: Path, budget: Budget) -> None:
     run = await answered(run_dir, 20)
     judge = Priced(met)
-    result = await grade_run(run, judge, concurrency=5, budget=budget)
+    result = await grade_run(run, judge, concurrency=5, budget=budget, mode=Mode.CRITERION)
     assert result.calls == len(judge.requests) == budget.calls == 7
     assert result.met + result.not_met == 7
     assert (result.ungraded, result.reasons) == (53, {"not asked yet": 53})
     assert result.stopped
-    done = await grade_run(run, judge)
+    done = await grade_run(run, judge, mode=Mode.CRITERION)
     assert (done.calls, done.ungraded, done.stopped) == (53, 0, None)
 
 
 async def test_a_budget_that_ends_before_the_repair_leaves_the_fault_on_record(run_dir: Path) -> None:
     run = await answered(run_dir, 1)
-    result = await grade_run(run, Judge(lambda _: "rubbish"), concurrency=1, budget=Budget(max_calls=1))
+    result = await grade_run(
+        run, Judge(lambda _: "rubbish"), concurrency=1, budget=Budget(max_calls=1), mode=Mode.CRITERION
+    )
     assert (result.calls, result.ungraded) == (1, 3)
     (grade,) = read_grades(run / "grades.jsonl")[0]
     assert grade.raw == "rubbish"
@@ -224,13 +226,13 @@ async def test_rounds_stand_beside_the_verdicts_and_move_no_score(run_dir: Path,
 async def test_rounds_are_of_what_is_graded_and_of_answers_as_they_are(run_dir: Path) -> None:
     run = await answered(run_dir, 2)
     with pytest.raises(UsageError, match="two rounds"):
-        await repeat_run(run, Judge(met), repeats=1)
+        await repeat_run(run, Judge(met), repeats=1, mode=Mode.CRITERION)
     with pytest.raises(BadInput, match="no grades"):
         read_rounds(run)
     half = Judge(lambda r: met(r) if r.inputs["criterion"].startswith("criterion 0") else down())
-    await grade_run(run, half)
+    await grade_run(run, half, mode=Mode.CRITERION)
     judge = Judge(met)
-    await repeat_run(run, judge, repeats=2)
+    await repeat_run(run, judge, repeats=2, mode=Mode.CRITERION)
     assert {r.inputs["criterion"][:11] for r in judge.requests} == {"criterion 0"}
     (run / "repeats.jsonl").write_text((run / "repeats.jsonl").read_text() + '{"round": 3}\n7\n{"met')
     rounds = read_rounds(run)

@@ -74,13 +74,15 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
     run = await answered(tmp_path / "a")
     # Neither the ungraded nor, for whoever pins it, verdicts of another model.
     with pytest.raises(ConfigError, match="could be read"):
-        await grade_run(run, Judge(lambda _: "rubbish"), cache=cache)
+        await grade_run(run, Judge(lambda _: "rubbish"), cache=cache, mode=Mode.CRITERION)
     assert not list(os.walk(tmp_path / "cache"))
-    await grade_run(run, Judge(lambda r: reply(met(r), model="judge-2")), cache=cache, allow_unpinned=True)
+    await grade_run(
+        run, Judge(lambda r: reply(met(r), model="judge-2")), cache=cache, allow_unpinned=True, mode=Mode.CRITERION
+    )
     copy = await answered(tmp_path / "b")
-    assert (await grade_run(copy, Judge(met), cache=cache)).cached == 0
+    assert (await grade_run(copy, Judge(met), cache=cache, mode=Mode.CRITERION)).cached == 0
     # A verdict by a model that nobody asked does not stand in the folder either.
-    assert (await grade_run(run, Judge(met))).calls == 12
+    assert (await grade_run(run, Judge(met), mode=Mode.CRITERION)).calls == 12
 
     # Rows that are torn, of others, or met without words of the answer are passed over.
     paths = list((tmp_path / "cache").rglob("*.jsonl"))
@@ -91,15 +93,22 @@ async def test_what_the_cache_may_not_give(tmp_path: Path) -> None:
         bad += [{**row, "met": "true"} for row in rows]
         path.write_bytes(b"".join(json.dumps(row).encode() + b"\n" for row in bad) + spoil)
     third = await answered(tmp_path / "c")
-    assert (await grade_run(third, Judge(met), cache=GradeCache(tmp_path / "cache"))).cached == 0
+    assert (
+        await grade_run(third, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+    ).cached == 0
     fourth = await answered(tmp_path / "d")
-    assert (await grade_run(fourth, Judge(met), cache=GradeCache(tmp_path / "cache"))).cached == 12
+    assert (
+        await grade_run(fourth, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+    ).cached == 12
 
 
 async def test_a_cache_that_cannot_be_written_is_told_and_stops_nothing(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     result = await grade_run(
-        await answered(tmp_path / "a"), Judge(met), cache=GradeCache(tmp_path / "file" / "cache")
+        await answered(tmp_path / "a"),
+        Judge(met),
+        cache=GradeCache(tmp_path / "file" / "cache"),
+        mode=Mode.CRITERION,
     )
     assert result.ungraded == 0
     assert any("cannot be" in note for note in result.notes)
@@ -107,16 +116,16 @@ async def test_a_cache_that_cannot_be_written_is_told_and_stops_nothing(tmp_path
 
 async def test_an_answer_that_is_edited_is_graded_again_alone(run_dir: Path) -> None:
     await answered(run_dir)
-    await grade_run(run_dir, Judge(met))
+    await grade_run(run_dir, Judge(met), mode=Mode.CRITERION)
     old = open_run(run_dir).answers()[0]["c002"]
     with open_log(run_dir / "responses.jsonl") as log:
         log.add(replace(old, response="Drink water and rest.").row())
     judge = Judge(met)
-    assert (await grade_run(run_dir, judge)).calls == 3
+    assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 3
     assert {r.inputs["answer"] for r in judge.requests} == {"Drink water and rest."}
     with open_log(run_dir / "responses.jsonl") as log:
         log.add(old.row())
-    assert (await grade_run(run_dir, judge)).calls == 0
+    assert (await grade_run(run_dir, judge, mode=Mode.CRITERION)).calls == 0
     assert isinstance(open_run(run_dir).answers()[0]["c002"], Answer)
 
 
@@ -127,6 +136,7 @@ from tests.unit.evaluation.conftest import Judge
 from tests.unit.evaluation.test_eval_grading_sharing import met
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
+from medlive.evaluation.model import Mode
 
 class Slow(Judge):
     async def answer(self, request):
@@ -134,7 +144,7 @@ class Slow(Judge):
         return await super().answer(request)
 
 cache = GradeCache(Path(sys.argv[3]))
-result = asyncio.run(grade_run(Path(sys.argv[1]), Slow(met), concurrency=4, cache=cache))
+result = asyncio.run(grade_run(Path(sys.argv[1]), Slow(met), mode=Mode.CRITERION, concurrency=4, cache=cache))
 print(result.calls, result.cached, result.ungraded)
 """
 
@@ -156,14 +166,14 @@ async def test_a_killed_grading_goes_on_and_a_second_process_is_turned_away(tmp_
                 break
             await asyncio.sleep(0.025)
         with pytest.raises(Locked):
-            await grade_run(run, Judge(met))
+            await grade_run(run, Judge(met), mode=Mode.CRITERION)
     finally:
         process.send_signal(signal.SIGKILL)
         process.communicate()
     before = len(read_log(run / "grades.jsonl").rows)
     assert 8 <= before < 120
     judge = Judge(met)
-    result = await grade_run(run, judge, cache=GradeCache(tmp_path / "cache"))
+    result = await grade_run(run, judge, cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
     assert (result.ungraded, result.calls) == (0, len(judge.requests))
     assert 120 - before - 4 <= result.calls <= 120 - before
     assert read_log(run / "grades.jsonl").damaged == []
@@ -179,4 +189,6 @@ async def test_processes_that_share_a_cache_leave_it_whole(tmp_path: Path) -> No
         for name in names:
             assert read_log(Path(folder) / name).damaged == []
     copy = await answered(tmp_path / "copy", make_cases(30))
-    assert (await grade_run(copy, Judge(met), cache=GradeCache(tmp_path / "cache"))).cached == 90
+    assert (
+        await grade_run(copy, Judge(met), cache=GradeCache(tmp_path / "cache"), mode=Mode.CRITERION)
+    ).cached == 90

@@ -154,7 +154,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     # The same files once more: what was answered since is not put aside for an old failure.
     assert import_run(cases, responses, out, **sets).run.states[AnswerState.OK] == 5
 
-    graded = await grade_run(out, judge)
+    graded = await grade_run(out, judge, mode=Mode.CRITERION)
     assert len(judge.requests) == 3 * 3 + 2
     assert (graded.ungraded, graded.reused) == (0, 4)
     found = load_graded(out)
@@ -163,7 +163,7 @@ async def test_paid_work_goes_on_with_what_is_missing_alone(tmp_path: Path) -> N
     # And a verdict that was asked for here is not overruled by a file that is imported later.
     write(grades, [{"case_id": "c1", "evaluations": scores(0, 0, 0)}])
     assert import_run(cases, responses, out, **sets).grades == 0
-    assert (await grade_run(out, judge)).calls == 0
+    assert (await grade_run(out, judge, mode=Mode.CRITERION)).calls == 0
 
 
 async def test_answers_whose_prompt_nobody_knows_are_not_gone_on_with(tmp_path: Path) -> None:

@@ -78,7 +78,7 @@ def grader(flip: float = 0.0, seed: int = 0) -> Judge:
 async def graded(path: Path) -> Path:
     answers = [Answer(f"c{i:03d}", AnswerState.OK, f"Drink water, {i}.", "stop", "m") for i in range(N)]
     import_answers(path, make_cases(N), answers, "cand", AT)
-    await grade_run(path, grader(), concurrency=1, max_retries=0)
+    await grade_run(path, grader(), concurrency=1, max_retries=0, mode=Mode.CRITERION)
     return path
 
 
@@ -268,7 +268,7 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
 async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="nothing to compare"):
         meta_run(run)
-    await repeat_run(run, grader(0.3, seed=1), repeats=3, concurrency=1, max_retries=0)
+    await repeat_run(run, grader(0.3, seed=1), repeats=3, concurrency=1, max_retries=0, mode=Mode.CRITERION)
 
     def by_rubric(request: Request) -> str:
         grades = [
@@ -524,7 +524,7 @@ async def test_the_command_shows_and_writes_what_it_found(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "250")
     await judge_direct(run, Judge(lambda _: '{"reasoning": "", "score": 0.5}'))
-    await repeat_run(run, grader(0.3, seed=1), repeats=2, concurrency=1, max_retries=0)
+    await repeat_run(run, grader(0.3, seed=1), repeats=2, concurrency=1, max_retries=0, mode=Mode.CRITERION)
     people = human_file(tmp_path / "people.jsonl")
     words = ["eval", "meta", str(run), "--human", str(people), "--draws", "100", "--out", str(tmp_path / "out")]
     done = await asyncio.to_thread(CliRunner().invoke, build(words), words)

@@ -25,7 +25,7 @@ from medlive.evaluation.agreement.sheets import (
 )
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.grade import grade_run
-from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.model import Answer, AnswerState, Mode
 from tests.unit.evaluation.conftest import AT, Judge, make_cases, verdict
 
 N = 6
@@ -36,7 +36,7 @@ async def graded(path: Path, n: int = N, said: str = "Drink water") -> Path:
     answers = [Answer(f"c{i:03d}", AnswerState.OK, f"{said} {i}.", "stop", "secret-model") for i in range(n - 1)]
     answers.append(Answer(f"c{n - 1:03d}", AnswerState.EMPTY, "", "stop", "secret-model"))
     import_answers(path, make_cases(n), answers, "secret-model", AT)
-    await grade_run(path, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))))
+    await grade_run(path, Judge(lambda r: verdict(r.inputs["criterion"].endswith(".0"))), mode=Mode.CRITERION)
     return path
 
 

@@ -17,7 +17,7 @@ from medlive.evaluation.cases.livemedbench import read_cases, read_responses
 from medlive.evaluation.cases.load import from_snapshot, load_cases
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import export_run, import_run
-from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion, Mode
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.evaluation.scoring.published import published_table
@@ -117,7 +117,7 @@ async def graded(run_dir: Path, quality: float, model: str, n: int = 24, **optio
     await run_model(make_cases(n), Model(), run_dir, use=use, created_at=AT)
     points = {k.criterion: k.points for c in make_cases(n).cases for k in c.criteria}
     judge = Judge(lambda r: verdict((rng.random() < quality) is (points[r.inputs["criterion"]] > 0)), **options)
-    await grade_run(run_dir, judge, concurrency=1)
+    await grade_run(run_dir, judge, concurrency=1, mode=Mode.CRITERION)
     return run_dir
 
 
@@ -268,7 +268,7 @@ async def test_an_ungraded_or_unanswered_case_is_kept_out_of_the_mean_and_widens
     model = Model(lambda p: reply("") if "Narrative 0" in p else reply("Drink water"))
     await run_model(make_cases(4), model, run_dir, use=USE, created_at=AT)
     judge = Judge(lambda r: "rubbish" if r.inputs["criterion"] == "criterion 1.1" else verdict(True))
-    await grade_run(run_dir, judge)
+    await grade_run(run_dir, judge, mode=Mode.CRITERION)
     scored = score_runs([load_graded(run_dir)], draws=50).models[0]
     assert scored.overall.n == 2
     assert scored.overall.mean == pytest.approx(0.5)

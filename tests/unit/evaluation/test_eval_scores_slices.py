@@ -206,11 +206,11 @@ def test_common_cases_are_named_and_scored_alone() -> None:
 
 async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: Path) -> None:
     await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
-    await grade_run(run_dir, Judge(lambda r: verdict(True)))
+    await grade_run(run_dir, Judge(lambda r: verdict(True)), mode=Mode.CRITERION)
     kind = load_graded(run_dir)
     assert kind.grader is not None
     assert not any("judges" in note for note in kind.notes)
-    await grade_run(run_dir, Judge(lambda r: verdict(False), engine="other"))
+    await grade_run(run_dir, Judge(lambda r: verdict(False), engine="other"), mode=Mode.CRITERION)
     harsh = load_graded(run_dir)
     assert harsh.grader.engine == "other"
     (said,) = (note for note in harsh.notes if "judges" in note)
@@ -225,17 +225,19 @@ async def test_which_of_two_judges_is_scored_is_said_and_can_be_chosen(run_dir: 
         with pytest.raises(UsageError, match="judges match"):
             load_graded(run_dir, judge=asked)
     # A name that was mistyped takes nothing away.
-    assert (await grade_run(run_dir, Judge(lambda r: down(), engine="mistyped"))).ungraded == 12
+    assert (
+        await grade_run(run_dir, Judge(lambda r: down(), engine="mistyped"), mode=Mode.CRITERION)
+    ).ungraded == 12
     assert load_graded(run_dir).grader == harsh.grader
 
 
 async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(run_dir: Path) -> None:
     await run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT)
-    await grade_run(run_dir, Judge(lambda r: verdict(True), model="whole"))
+    await grade_run(run_dir, Judge(lambda r: verdict(True), model="whole"), mode=Mode.CRITERION)
     half = Judge(
         lambda r: verdict(False) if r.inputs["criterion"].startswith("criterion 0") else down(), model="half"
     )
-    await grade_run(run_dir, half)
+    await grade_run(run_dir, half, mode=Mode.CRITERION)
     found = load_graded(run_dir)
     assert found.grader.model == "whole"
     assert read_rounds(run_dir).judge == found.grader.judge
@@ -246,11 +248,11 @@ async def test_the_judge_with_the_most_verdicts_on_what_is_there_now_is_scored(r
     named = load_graded(run_dir, judge="half").grader
     assert named.model == "half"
     # Verdicts about answers that were given anew do not count.
-    await grade_run(run_dir, Judge(lambda r: verdict(True), model="other"))
+    await grade_run(run_dir, Judge(lambda r: verdict(True), model="other"), mode=Mode.CRITERION)
     log = run_dir / "responses.jsonl"
     rows = [json.loads(line) for line in log.read_text("utf-8").splitlines()]
     log.write_text("".join(json.dumps(row | {"response": "Rest more."}) + "\n" for row in rows), "utf-8")
-    await grade_run(run_dir, half)
+    await grade_run(run_dir, half, mode=Mode.CRITERION)
     now = load_graded(run_dir).grader
     assert now.model == "half"
 
