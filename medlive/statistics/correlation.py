@@ -1,10 +1,10 @@
-"""Correlations (Pearson, Spearman, Kendall's tau-b) with p-values and bootstrap intervals, and stability of ranks.
+"""Correlations (Pearson, Spearman, Kendall's tau-b) with p-values and bootstrap intervals.
 
 The p-values take items for independent, as the usual tests do; the intervals draw whole clusters.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from enum import StrEnum
@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from medlive.statistics.bootstrap import (
     Estimate,
     Floats,
-    bootstrap_means,
     estimate,
     no_estimate,
     weight_chunks,
@@ -117,31 +116,14 @@ def pearson_p(r: float, n: int) -> float:
     return incomplete_beta((n - 2) / 2, 0.5, (1 - r) * (1 + r))
 
 
-def ranks(values: Floats) -> Floats:
-    """Ranks from 1 along the last axis, the smallest first; equal values share their mean rank."""
-    flat = values.reshape(-1, values.shape[-1])
-    out = np.empty(flat.shape)
-    for row, line in enumerate(flat):
-        _, inverse, counts = np.unique(line, return_inverse=True, return_counts=True)
-        last = np.cumsum(counts)
-        out[row] = (last - (counts - 1) / 2)[inverse]
-    return out.reshape(values.shape)
-
-
 def pearson(first: Floats, second: Floats) -> float | None:
     """Pearson's r over the places where neither is NaN; None with fewer than three, or where one is constant."""
-    both = ~(np.isnan(first) | np.isnan(second))
-    if both.sum() < 3:
-        return None
-    a, b = first[both] - first[both].mean(), second[both] - second[both].mean()
-    spread = float(np.sqrt((a @ a) * (b @ b)))
-    return None if spread < _FLAT else float(np.clip((a @ b) / spread, -1.0, 1.0))
+    return _value(_pearson_drawn, first, second)
 
 
 def spearman(first: Floats, second: Floats) -> float | None:
     """Spearman's rho: Pearson's r of the ranks, over the places where neither is NaN; None as for `pearson`."""
-    both = ~(np.isnan(first) | np.isnan(second))
-    return pearson(ranks(first[both]), ranks(second[both])) if both.sum() >= 3 else None
+    return _value(_spearman_drawn, first, second)
 
 
 def pearson_matrix(values: Floats) -> tuple[tuple[float | None, ...], ...]:
@@ -159,11 +141,14 @@ def jaccard(first: AbstractSet[object], second: AbstractSet[object]) -> float | 
 def kendall(first: Floats, second: Floats) -> float | None:
     """Kendall's tau-b over the places where neither is NaN; None with fewer than three, or where one is
     constant."""
+    return _value(_kendall_drawn, first, second)
+
+
+def _value(of_draws: Callable[[Floats, Floats, Floats], Floats], first: Floats, second: Floats) -> float | None:
     both = ~(np.isnan(first) | np.isnan(second))
     if both.sum() < LEAST:
         return None
-    a, b = first[both], second[both]
-    value = float(_kendall_drawn(a, b, np.ones((1, len(a))))[0])
+    value = float(of_draws(first[both], second[both], np.ones((1, int(both.sum()))))[0])
     return None if math.isnan(value) else max(-1.0, min(1.0, value))
 
 
@@ -209,7 +194,7 @@ def _from_moments(n: Floats, a: Floats, b: Floats, aa: Floats, bb: Floats, ab: F
     with np.errstate(invalid="ignore", divide="ignore"):
         spread_a, spread_b = aa - a * a / n, bb - b * b / n
         # What cancellation leaves of a constant column is no spread.
-        flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb)
+        flat = (spread_a <= 1e-12 * aa) | (spread_b <= 1e-12 * bb) | (spread_a * spread_b < _FLAT**2)
         return np.where(flat, np.nan, (ab - a * b / n) / np.sqrt(spread_a * spread_b))
 
 
@@ -257,45 +242,3 @@ def _kendall_drawn(a: Floats, b: Floats, weights: Floats) -> Floats:
     spread = np.sqrt(untied[0] * untied[1])
     with np.errstate(invalid="ignore", divide="ignore"):
         return np.where(spread > 0, _agreeing(a, b, weights) / spread, np.nan)
-
-
-@dataclass(frozen=True, slots=True)
-class RankStability:
-    """How the order of columns by mean holds over draws."""
-
-    names: tuple[str, ...]
-    items: int
-    """Items that every column has: the ranking is on these alone."""
-    spearman_mean: float | None
-    """Mean over draws of Spearman's rho of a draw's means with those of all items, and its 2.5 % quantile; None
-    below three columns."""
-    spearman_low: float | None
-    best: tuple[int, ...]
-    """For each column the 2.5 % quantile of its rank from the top; `worst` the 97.5 % quantile."""
-    worst: tuple[int, ...]
-    first_share: tuple[float, ...]
-    """In which share of the draws the column is first (ties are shared)."""
-
-
-def rank_stability(
-    names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0
-) -> RankStability | None:
-    """The order of columns over bootstrap draws of the items that all of them have.
-
-    `values` is (items x columns), NaN where absent. None without a common item or without a column.
-    """
-    common = ~np.isnan(values).any(axis=1)
-    items = int(common.sum())
-    if not items or not len(names):
-        return None
-    kept = values[common]
-    drawn = bootstrap_means(kept, draws=draws, seed=seed)
-    order = ranks(-drawn)
-    truth = kept.mean(axis=0)
-    rhos = [r for row in drawn if (r := spearman(row, truth)) is not None]
-    low, high = np.percentile(order, [2.5, 97.5], axis=0, method="inverted_cdf")
-    top: NDArray[np.bool_] = drawn == drawn.max(axis=1, keepdims=True)
-    mean, least = (float(np.mean(rhos)), float(np.percentile(rhos, 2.5))) if rhos else (None, None)
-    best, worst = (tuple(int(x) for x in ends) for ends in (np.floor(low), np.ceil(high)))
-    first = tuple(float(x) for x in (top / top.sum(axis=1, keepdims=True)).mean(axis=0))
-    return RankStability(tuple(names), items, mean, least, best, worst, first)

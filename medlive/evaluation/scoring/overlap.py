@@ -1,4 +1,4 @@
-"""How alike models are: profiles over specialties and themes, shared worst cases, and how firm their order is."""
+"""How alike models are: profiles over specialties and themes, and shared worst cases."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from medlive.evaluation.scoring.score import SLICES, ScoreTable, score_matrix
-from medlive.statistics.correlation import RankStability, jaccard, pearson_matrix, rank_stability
+from medlive.statistics.correlation import jaccard, pearson_matrix
 
 WORST: Final = 100
 """How many of its lowest cases a model's worst are."""
@@ -19,18 +19,17 @@ Matrix = tuple[tuple[float | None, ...], ...]
 
 @dataclass(frozen=True, slots=True)
 class Profiles:
-    """Models' mean scores over a kind of slice, and Pearson's r between models over its values."""
+    """Models' mean scores over a kind of slice, and how alike its values are."""
 
     kind: str
     values: tuple[str, ...]
     """The slices that count: every model has `LEAST` scores there."""
     left_out: tuple[str, ...]
     labels: tuple[str, ...]
-    """The models, in the table's order: rows and columns of `between_models`."""
+    """The models, in the table's order."""
     means: Matrix
-    between_models: Matrix
-    """Over the values; None where there are fewer than three of them or one model's means are all alike."""
     between_values: Matrix
+    """Pearson's r over the models; None for fewer than three of them, or where a value's means are all alike."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +61,7 @@ def profiles(table: ScoreTable, kind: str = "specialty") -> Profiles:
     left_out = tuple(value for value in sorted(rows) if value not in kept)
     labels = tuple(model.label for model in table.models)
     shown = tuple(tuple(float(x) for x in row) for row in means)
-    return Profiles(kind, tuple(kept), left_out, labels, shown, pearson_matrix(means), pearson_matrix(means.T))
+    return Profiles(kind, tuple(kept), left_out, labels, shown, pearson_matrix(means.T))
 
 
 def worst_cases(table: ScoreTable) -> WorstCases:
@@ -85,9 +84,3 @@ def worst_cases(table: ScoreTable) -> WorstCases:
     sets = [frozenset(ids) for ids in found.values()]
     shared = tuple(tuple(jaccard(a, b) for b in sets) for a in sets)
     return WorstCases(tuple(found), k, len(common), found, tied, shared, k / (2 * len(common) - k) if k else None)
-
-
-def stability(table: ScoreTable) -> RankStability | None:
-    """How firm the order of the models on common cases is over the table's draws; None without such cases."""
-    _, scores = score_matrix(table)
-    return rank_stability([m.label for m in table.models], scores, draws=table.draws, seed=table.seed)
