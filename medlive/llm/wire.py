@@ -139,10 +139,12 @@ def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
         return count(details.get(name)) if isinstance(details, dict) else 0
 
     asked, answered = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
+    # Every request has input: a usage with neither, or with half of it, is none, and the estimate is charged.
+    if not asked or (not answered and usage.get("completion_tokens") != 0):
+        return Usage(latency_ms=latency_ms)
     # Some endpoints report more cached tokens than they read.
     cached = min(asked, detail("prompt_tokens_details", "cached_tokens"))
-    known = "prompt_tokens" in usage and "completion_tokens" in usage
-    cost = price.cost(asked, cached, answered) if price and known else None
+    cost = price.cost(asked, cached, answered) if price else None
     reasoning = detail("completion_tokens_details", "reasoning_tokens")
     return Usage(asked, cached, answered, cost, latency_ms, reasoning)
 

@@ -76,13 +76,21 @@ async def test_without_a_price_or_a_usage_the_cost_is_unknown() -> None:
     assert reply.usage.cost_usd is None
     body = completion(GOOD)
     odd = {"prompt_tokens": "many", "completion_tokens": -4, "prompt_tokens_details": 3}
-    unusable: list[Any] = [None, [], {}, odd]
+    nan = {"prompt_tokens": float("nan"), "completion_tokens": 1}
+    unusable: list[Any] = [
+        None,
+        [],
+        {},
+        odd,
+        nan,
+        {"prompt_tokens": 9},
+        {"prompt_tokens": 0, "completion_tokens": 0},
+    ]
     for usage in unusable:
         reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))
         assert asked == 1
         assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
-        if not usage:
-            assert reply.usage.cost_usd is None
+        assert reply.usage.cost_usd is None
 
 
 async def test_what_is_sent_is_the_fenced_request_with_a_strict_schema() -> None:
