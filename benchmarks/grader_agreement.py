@@ -1,22 +1,24 @@
-"""People's ratings of two published sets against each other, against the rules grader, and against metrics.
+"""People's ratings of two published sets against each other, against graders, and against metrics.
 
-Run `python benchmarks/grader_agreement.py [--draws 1000] [--no-write]`; it writes docs/grader-agreement.md. K-QA:
-three physicians on whether an answer entails a statement, which is a grader's task; FRANK: people's factuality
-scores of summaries and the outputs of metrics. The files lie beside the repository, in shared/realdata/agreement,
-and are never copied. The figures have no target, but every correlation is computed a second time by scikit-learn
-and scipy in the way of FRANK's authors. Exit status 1 where the two differ, 3 where the files or those libraries
-are absent.
+Run `python benchmarks/grader_agreement.py [--draws 1000] [--no-write]`; it writes docs/grader-agreement.md.
+K-QA: three physicians on whether an answer entails a statement, which is a grader's task, beside the rules
+grader and recorded verdicts of language models; FRANK: people's factuality scores of summaries and the outputs
+of metrics. The files lie beside the repository, in shared/realdata/agreement, and are never copied. The figures
+have no target, but every correlation is computed a second time by scikit-learn and scipy in the way of FRANK's
+authors. Exit status 1 where the two differ, 3 where the files or those libraries are absent.
 """
 
 import argparse
 import asyncio
+import csv
 import math
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.util import find_spec
+from itertools import combinations
 from pathlib import Path
 from typing import Final
 
@@ -25,19 +27,22 @@ import numpy as np
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.humans import factuality, frank_rows
 from medlive.evaluation.agreement.meta import Meta, meta_run
-from medlive.evaluation.agreement.reliability import PairAgreement
+from medlive.evaluation.agreement.reliability import MET, NOT_MET, Codes, PairAgreement, tables
 from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.tables import decode_text
 from medlive.llm.rules.engine import RulesEngine
-from medlive.statistics.bootstrap import Estimate, Floats
+from medlive.statistics.agreement import ac1_of_tables, macro_f1_of_tables
+from medlive.statistics.bootstrap import Estimate, Floats, estimate
 from medlive.statistics.correlation import Correlation, Kind, correlate
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
 OUT: Final = ROOT / "docs" / "grader-agreement.md"
+READERS: Final = ROOT / "benchmarks" / "data" / "kqa_readers.csv"
+"""By row of K-QA's file, whether a reader called the statement met (1, 0)."""
 FILES: Final = (
     "kqa_NLI_medical_annotator.csv",
     "frank_human_annotations.json",
@@ -92,6 +97,90 @@ def kqa(folder: Path, draws: int) -> Meta:
         import_run(file, file, run, model="four models", created_at=datetime.now(UTC), format_=Format.KQA)
         asyncio.run(grade_run(run, RulesEngine()))
         return meta_run(run, human=folder / FILES[0], draws=draws)
+
+
+Pairs = Sequence[tuple[Codes, Codes]]
+JUDGES: Final = {
+    "rubric": "rubric mode",
+    "rubric_again": "rubric mode, a second reader",
+    "criterion": "criterion mode",
+}
+
+
+def mean_of(
+    statistic: Callable[[Floats], Floats], pairs: Pairs, less: Pairs, clusters: Sequence[int], draws: int
+) -> str:
+    """The mean of a statistic of two raters over pairs, less that over other pairs, over draws of clusters."""
+    cells = np.stack([tables(*pair)[..., :2] for pair in (*pairs, *less)], axis=1)
+
+    def mean(sums: Floats) -> Floats:
+        each = statistic(sums)
+        other = each[..., len(pairs) :].mean(axis=-1) if less else 0.0
+        return np.asarray(each[..., : len(pairs)].mean(axis=-1) - other)
+
+    return figure(estimate(cells, mean, clusters, draws=draws))
+
+
+def share_met(sums: Floats) -> Floats:
+    """The share that the second rater of a table calls met."""
+    return np.asarray(sums[..., MET].sum(axis=-1) / sums.sum(axis=(-2, -1)))
+
+
+def judges_rows(
+    name: str, items: Sequence[Mapping[str, str]], read: Sequence[Mapping[str, str]], draws: int
+) -> Iterator[list[str]]:
+    """Physicians with one another, each reader with them and less them, and readers with one another."""
+    answers = [(item["Question"], item["llm_x"]) for item in items]
+    places = {answer: place for place, answer in enumerate(dict.fromkeys(answers))}
+    clusters = [places[answer] for answer in answers]
+    people = [codes(item[f"label_{k}"] == "Entailment" for item in items) for k in range(3)]
+    judges = {who: codes(row[who] == "1" for row in read) for who in JUDGES if read[0][who]}
+    among, self_pairs = list(combinations(people, 2)), [(one, one) for one in people]
+
+    def figures(pairs: Pairs, less: Pairs = (), rates: Pairs = (), less_rates: Pairs = ()) -> list[str]:
+        agreed = [mean_of(f, pairs, less, clusters, draws) for f in (macro_f1_of_tables, ac1_of_tables)]
+        return [*agreed, mean_of(share_met, rates, less_rates, clusters, draws) if rates else ""]
+
+    yield [name, "physicians with one another", *figures(among, rates=self_pairs)]
+    for who, judge in judges.items():
+        pairs, rate = [(one, judge) for one in people], [(judge, judge)]
+        yield [name, f"{JUDGES[who]}, with physicians", *figures(pairs, rates=rate)]
+        yield [name, f"{JUDGES[who]}, less physicians", *figures(pairs, among, rate, self_pairs)]
+    for (a, one), (b, two) in combinations(judges.items(), 2):
+        yield [name, f"{JUDGES[a]} with {JUDGES[b]}", *figures([(one, two)])]
+
+
+def judges_text(folder: Path, draws: int) -> str:
+    """The part on language models as judges."""
+    with (folder / FILES[0]).open(newline="", encoding="utf-8") as file:
+        labelled = list(csv.DictReader(file))
+    with READERS.open(newline="", encoding="utf-8") as file:
+        read = list(csv.DictReader(file))
+    rows: list[list[str]] = []
+    for name in ("held-out", "tuning"):
+        part = [row for row in read if row["set"] == name]
+        items = [labelled[int(row["row"])] for row in part]
+        rows += judges_rows(f"{name}, {len(part)}", items, part, draws)
+    return f"""## K-QA: language models with medlive's prompts
+
+The same statements in two halves by answer. The prompts' rules were written on the *tuning* half; the *held-
+out* half was read once, with the prompts as they are today, and nothing of them was changed after it. The
+judges were language models at a desk (readers): each read the rendered prompts at a local endpoint and wrote
+the replies, a fresh reader for each line. No vendor's API was asked, no model was pinned, and the readers may
+be one model, so that their agreement with one another says little of two models. The tuning half was read with
+the prompts before their last change. Two replies of criterion mode on the held-out half were ungraded that day,
+as their quotes of K-QA's damaged text were not found; they count as they are read since that was mended: met.
+
+{table(["statements", "who", "macro-F1", "AC1", "share met"], rows)}
+
+The verdicts are in `benchmarks/data/kqa_readers.csv`. With so few statements the table shows that such readers
+agree with physicians about as physicians do with one another, and no more.
+"""
+
+
+def codes(met: Iterable[bool]) -> Codes:
+    """Codes of verdicts."""
+    return np.array([MET if one else NOT_MET for one in met])
 
 
 def within(values: Floats, groups: Sequence[str]) -> Floats:
@@ -195,7 +284,7 @@ verdicts. An answer is a case, a statement a criterion.
 
 `{name}`. It compares words and judges nothing. The share of words that it asks for was tuned on
 answers that physicians had labelled (`medlive/llm/rules/grader.py`), these among them, so that the figures may
-flatter it; and they say nothing of a language model. None was asked: there is none here.
+flatter it; and they say nothing of a language model.
 
 {pairs_table([*c.grader, c.majority])}
 
@@ -259,14 +348,14 @@ def _who(items: Sequence[FrankItem], found: Mapping[str, Metric]) -> str:
         ["set", "what is rated", "the people", "what is held against them"],
         [
             ["K-QA", "answers of four language models to patients' questions",
-             "three physicians, on each statement", "medlive's rules grader"],
+             "three physicians, on each statement", "language models as readers, and medlive's rules grader"],
             ["FRANK", f"summaries of news articles by {summarisers} summarisers",
              "three annotators, their mean alone", f"{len(found)} published metrics"],
         ],
     )  # fmt: skip
 
 
-def page(meta: Meta, items: Sequence[FrankItem], found: Mapping[str, Metric], draws: int) -> str:
+def page(meta: Meta, items: Sequence[FrankItem], found: Mapping[str, Metric], judges: str, draws: int) -> str:
     """The whole document."""
     return f"""# How far graders and people agree
 
@@ -279,14 +368,13 @@ generated input, ties, gaps, single categories and constant columns among it
 
 {_who(items, found)}
 
-No language model was asked for this page, neither as grader nor as judge.
-
+{judges}
 {kqa_text(meta)}
 {frank_text(items, found)}
 ## What is not here
 
-A language model as grader or as direct judge, and physicians' ratings of medlive's own cases: both need what no
-file here holds. `medlive eval meta` computes them when they are there.
+A pinned model of a vendor as grader, a language model as direct judge, and physicians' ratings of medlive's own
+cases: all need what no file here holds. `medlive eval meta` computes them when they are there.
 """
 
 
@@ -311,7 +399,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if any(a is None or abs(a - b) > 1e-9 for a, b in zip(ours, theirs, strict=True)):
             print(f"{name}: {ours} here, {theirs} by scikit-learn and scipy; nothing is written", file=sys.stderr)
             return 1
-    text = page(kqa(DATA, options.draws), items, found, options.draws)
+    text = page(kqa(DATA, options.draws), items, found, judges_text(DATA, options.draws), options.draws)
     if options.no_write:
         print(text)
     else:
