@@ -1,20 +1,21 @@
-"""Charts as SVG text: bars, columns, histograms, intervals, lines over time, matrices, radars.
+"""Charts as SVG text: bars, columns, histograms, intervals, lines over time, matrices.
 
 The same values make the same bytes on every machine: no clock, no font is measured, no script, nothing fetched.
 Every chart brings its own background, in light and in dark where the viewer says which, so that it reads on any
-page. It is 440 units wide, so that its text is still about 10 px where a telephone shows it on 328 px; a matrix
-of many columns is wider and is scrolled there. The numbers stand beside or on the marks, and in `<desc>` for who
-hears the chart instead of seeing it.
+page. It is 440 units wide, so that its text is still about 10 px where a telephone shows it on 328 px, or as its
+frame says; a matrix of many columns is wider and is scrolled. The numbers stand beside or on the marks, and in
+`<desc>` for who hears the chart instead of seeing it.
 """
 
 from medlive.charts.bars import Bar, Group, bars, columns, histogram
-from medlive.charts.drawing import WIDTH, Frame, number, plain
+from medlive.charts.drawing import COLOURS, WIDE, WIDTH, Frame, number, plain
 from medlive.charts.intervals import Interval, IntervalGroup, IntervalRow, intervals
 from medlive.charts.lines import Line, Point, lines
 from medlive.charts.matrix import Cell, Scale, matrix
-from medlive.charts.radar import Polygon, radar
 
 __all__ = [
+    "COLOURS",
+    "WIDE",
     "WIDTH",
     "Bar",
     "Cell",
@@ -25,7 +26,6 @@ __all__ = [
     "IntervalRow",
     "Line",
     "Point",
-    "Polygon",
     "Scale",
     "bars",
     "columns",
@@ -35,5 +35,4 @@ __all__ = [
     "matrix",
     "number",
     "plain",
-    "radar",
 ]

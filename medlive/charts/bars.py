@@ -145,6 +145,12 @@ def _tick(most: float) -> float:
     return 1.0 if most <= 4 else tick_step(most)
 
 
+def ticks_of(low: float, high: float, about: int = 4) -> list[float]:
+    """Round values, about so many, the first not above `low` and the last not below `high`, which is greater."""
+    step = tick_step((high - low) * 4 / about)
+    return [k * step for k in range(math.floor(low / step + 1e-9), math.ceil(high / step - 1e-9) + 1)]
+
+
 def tick_step(most: float) -> float:
     """A round distance between grid lines, so that about four of them reach `most`, which is above 0."""
     size = 10.0 ** math.floor(math.log10(most / 4))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 from typing import Final
 
 WIDTH: Final = 440
-"""Units of every chart; at its natural size one is a pixel."""
+"""Units of a chart that fits a telephone; at its natural size one is a pixel."""
+WIDE: Final = 960
+"""Units of a chart that fills a page: its text is still read where a sheet of paper or a tablet shrinks it."""
 
 PAD: Final = 14
 SIZE: Final = 14
@@ -40,6 +42,9 @@ _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800
 
 
 _PIECES: Final = re.compile(r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+")
+_CUT_AT_END: Final = re.compile(r"[\d.,-]*\d[.,-]?$")
+_CUT_AT_START: Final = re.compile(r"^[.,-]?\d[\d.,-]*")
+"""What is left of a number that was cut into."""
 _AFTER_HYPHEN: Final = re.compile(r"(?<=[^\W\d_]-)(?=[^\W\d_])")
 
 
@@ -51,6 +56,7 @@ class Frame:
     description: str  # One sentence for `<desc>`; the values are added to it
     metadata: str = ""  # Kept in `<metadata>`; not shown
     note: str = ""  # A line under the chart
+    width: int = WIDTH
 
 
 def number(value: float) -> str:
@@ -108,9 +114,9 @@ def fit_middle(text: str, room: float, size: int) -> str:
     head, tail = text[: len(text) // 2], text[len(text) // 2 :]
     while (head or tail) and text_width(f"{head}…{tail}", size) > room:
         if len(head) > len(tail):
-            head = head[:-1]
+            head = _CUT_AT_END.sub("", head[:-1]) if head[-1].isdigit() else head[:-1]
         else:
-            tail = tail[1:]
+            tail = _CUT_AT_START.sub("", tail[1:]) if tail[0].isdigit() else tail[1:]
     return f"{head.rstrip()}…{tail.lstrip()}"
 
 
@@ -146,11 +152,12 @@ class Drawing:
     """SVG as it is put together from the top down; `y` is where the next thing may begin."""
 
     def __init__(
-        self, frame: Frame, values: Sequence[tuple[str, str]], *, width: float = WIDTH, style: str = ""
+        self, frame: Frame, values: Sequence[tuple[str, str]], *, width: float = 0, style: str = ""
     ) -> None:
-        """`values`: what `<desc>` says of each value; `width` in units; `style`: CSS of this kind's marks."""
+        """`values`: what `<desc>` says of each value; `width`: units where the frame's are too few; `style`: CSS
+        of this kind's marks."""
         self._frame, self._values, self._style = frame, values, style
-        self.width = math.ceil(width)
+        self.width = math.ceil(max(width, frame.width))
         self._parts: list[str] = []
         self.y = 12.0
         # As if of 19 units: bold text is wider than the table's.
@@ -216,9 +223,10 @@ class Drawing:
         title, metadata = escape(plain(self._frame.title)), escape(plain(self._frame.metadata))
         described = escape(" ".join(_describe(plain(self._frame.description), self._values)))
         # Two charts on one page must not share the ids that name and describe them.
-        mark = hashlib.sha256(f"{title}\n{described}".encode()).hexdigest()[:12]
-        # What is drawn wider than a telephone is scrolled there: shrunk, its text could not be read.
-        kind = "mc" if self.width <= WIDTH else "mc mc-w"
+        size = "" if self.width == WIDTH else f"\n{self.width}"
+        mark = hashlib.sha256(f"{title}\n{described}{size}".encode()).hexdigest()[:12]
+        # What is drawn wider than asked is scrolled: shrunk, its text could not be read.
+        kind = "mc" if self.width <= self._frame.width else "mc mc-w"
         head = (
             f'<svg xmlns="http://www.w3.org/2000/svg" class="{kind}" role="img" aria-labelledby="t{mark} d{mark}" '
             f'width="{self.width}" height="{tall}" viewBox="0 0 {self.width} {tall}">\n'

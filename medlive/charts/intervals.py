@@ -1,23 +1,35 @@
-"""Bars with intervals: a ranking, each value with how sure it is."""
+"""Values with intervals, a row each: a ranking or a forest of differences."""
 
-import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
-from medlive.charts.bars import tick_step
-from medlive.charts.drawing import PAD, SIZE, SMALL, WIDTH, Drawing, Frame, fit, fit_middle, plain, text_width
+from medlive.charts.bars import ticks_of
+from medlive.charts.drawing import (
+    PAD,
+    SIZE,
+    SMALL,
+    WIDTH,
+    Drawing,
+    Frame,
+    coordinate,
+    fit,
+    fit_middle,
+    plain,
+    text_width,
+)  # fmt: skip
 
 _STYLE: Final = (
-    ".mc-v0{fill:#2166ac;fill-opacity:.75}.mc-v1{fill:none;stroke:#b35806;stroke-width:1.5;stroke-dasharray:3 2}"
-    ".mc-v2{fill:none;stroke:#1b7837;stroke-width:1.5}.mc-e{stroke:#1f2328;stroke-width:1.4}.mc-f{opacity:.5}"
-    "@media (prefers-color-scheme:dark){.mc-v0{fill:#6cb0f0}.mc-v1{stroke:#f0a35e}.mc-v2{stroke:#7cc68d}"
-    ".mc-e{stroke:#e6edf3}}"
+    ".mc-v0{fill:#2166ac}.mc-v1{fill:#fff;stroke:#b35806;stroke-width:1.8}"
+    ".mc-e0{stroke:#2166ac;stroke-width:2}.mc-e1{stroke:#b35806;stroke-width:1.5;stroke-dasharray:4 2}"
+    ".mc-z{stroke:#59636e;stroke-width:1.2}.mc-f{opacity:.5}"
+    "@media (prefers-color-scheme:dark){.mc-v0{fill:#6cb0f0}.mc-v1{fill:#161b22;stroke:#f0a35e}"
+    ".mc-e0{stroke:#6cb0f0}.mc-e1{stroke:#f0a35e}.mc-z{stroke:#9da7b3}}"
 )
-
 _LEAST_SPAN: Final = 1e-6
 """A scale of less shows nothing but the noise of floating point."""
-_MARKS: Final = ("mc-v0", "mc-v1", "mc-v2")
+_LINE: Final = 19
+_SERIES: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +39,14 @@ class Interval:
     value: float
     low: float | None = None
     high: float | None = None
-    text: str = ""  # What stands behind the bar
+    text: str = ""  # What stands behind the interval
+    more: str = ""  # What follows the text where there is room for it
     faint: bool = False
+
+    @property
+    def ends(self) -> list[float]:
+        """The value and the known ends."""
+        return [end for end in (self.value, self.low, self.high) if end is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,48 +67,72 @@ class IntervalGroup:
 
 def intervals(
     frame: Frame, series: Sequence[str], groups: Sequence[IntervalGroup], *,
-    least: float = 0, most: float = 0, axis: str = "",
+    ends: Sequence[float] = (), origin: float | None = None, axis: str = "",
 ) -> str:  # fmt: skip
-    """Horizontal bars with an error bar each: the first series filled, the second outlined and dashed, the third
-    outlined, so that none needs its colour.
+    """A mark with a bar for each interval: the first series a dot, the second a hollow square and dashed, so that
+    neither needs its colour. The label stands before the marks, or above them in a chart as narrow as a telephone.
 
-    All share a scale from 0, or `least`, or the least end of any interval where that is lower, to `most` or the
-    greatest end; charts that are read beside one another are given the same two. `axis` names the scale.
-    Raises ValueError for more than three series, or a row of another number of values.
+    Args:
+        frame: Title, note and width.
+        series: One name or two.
+        groups: The rows.
+        ends: Values that the scale reaches too, as of charts that are read beside this one.
+        origin: A value that is marked by a line, such as no difference.
+        axis: What the scale is of.
+
+    Raises:
+        ValueError: If there are more than two series, or a row has another number of values.
     """
-    named = _named(series, [row for group in groups for row in group.rows])
-    out = Drawing(frame, [(name, value.text) for name, value in named], style=_STYLE)
+    rows = [row for group in groups for row in group.rows]
+    named, wide = _named(series, rows), frame.width > WIDTH
+    out = Drawing(frame, [(name, value.text + value.more) for name, value in named], style=_STYLE)
     if not named:
         return out.empty()
-    low, high = _ends([value for _, value in named], least, most)
-    behind = min(max(text_width(value.text, SMALL) for _, value in named) + 8, WIDTH / 2)
-    left, span = float(PAD), WIDTH - 2 * PAD - behind
+    reach = [*ends, *(end for _, value in named for end in value.ends), *([] if origin is None else [origin])]
+    low, high = min(reach), max(reach)
+    ticks = ticks_of(low, high if high - low >= _LEAST_SPAN else low + 1.0, 8 if wide else 4)
+    behind = min(max(text_width(_text(value, wide), SMALL) for _, value in named) + 12, frame.width / 2)
+    widest = max(text_width(row.label, SIZE) for row in rows)
+    left = PAD + 6 + (min(widest + PAD, 0.36 * frame.width) if wide else 0.0)
+    span = frame.width - PAD - behind - left - 6
 
     def at(value: float) -> float:
-        return left + (value - low) / (high - low) * span
+        return left + (value - ticks[0]) / (ticks[-1] - ticks[0]) * span
 
     if len(series) > 1:
         _legend(out, series)
     top = out.y + 4
-    tall = 17 * len(named) + sum(24 * bool(group.heading) + 21 * len(group.rows) for group in groups)
-    step = tick_step(high - low)
-    ticks = [k * step for k in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
+    tall = _LINE * len(named) + sum(
+        24 * bool(group.heading) + (3 if wide else 21) * len(group.rows) for group in groups
+    )
     for tick in ticks:
-        out.line(at(tick), top, at(tick), top + tall)
-        x = min(max(at(tick), PAD + 8), left + span)
-        out.text(x, top + tall + 13, f"{tick:g}", anchor="middle", classes="mc-m mc-s")
+        out.line(at(tick), top, at(tick), top + tall, classes="mc-z" if tick == origin else "mc-g")
+        out.text(max(at(tick), PAD + 8), top + tall + 14, f"{tick:g}", anchor="middle", classes="mc-m mc-s")
     for group in groups:
         if group.heading:
             out.y += 3
             out.heading(group.heading)
         for row in group.rows:
-            _row(out, series, row, behind - 8, at)
-    out.y = top + tall + 13
+            _row(out, series, row, at, left if wide else 0.0, behind - 10)
+    out.y = top + tall + 14
     if axis:
-        out.y += 15
-        out.text(left + span / 2, out.y, axis, anchor="middle", classes="mc-m mc-s", room=span)
+        out.y += 16
+        out.text(left, out.y, axis, classes="mc-m mc-s", room=frame.width - PAD - left)
     out.y += 4
     return out.svg()
+
+
+def _row(
+    out: Drawing, series: Sequence[str], row: IntervalRow, at: Callable[[float], float], left: float, room: float
+) -> None:
+    """The label, before the marks where they begin at `left`, else above them, and a line for each value."""
+    label = fit_middle(plain(row.label), (left or out.width) - 2 * PAD, SIZE)
+    out.text(PAD, out.y + 17, label)
+    out.y += 0 if left else 18
+    for place, (name, value) in enumerate(_values(series, row)):
+        if value is not None:
+            _mark(out, place, value, at, name, room)
+    out.y += 3
 
 
 def _values(series: Sequence[str], row: IntervalRow) -> list[tuple[str, Interval | None]]:
@@ -100,48 +142,50 @@ def _values(series: Sequence[str], row: IntervalRow) -> list[tuple[str, Interval
 
 
 def _named(series: Sequence[str], rows: Sequence[IntervalRow]) -> list[tuple[str, Interval]]:
-    if len(series) > len(_MARKS):
-        raise ValueError(f"at most 3 series can be distinguished without colour, not {len(series)}")
+    if len(series) > _SERIES:
+        raise ValueError(f"at most {_SERIES} series can be distinguished without colour, not {len(series)}")
     if any(len(row.values) != len(series) for row in rows):
         raise ValueError("every row needs a value for each series, or None")
     return [(name, value) for row in rows for name, value in _values(series, row) if value]
 
 
-def _ends(values: Sequence[Interval], least: float, most: float) -> tuple[float, float]:
-    """The ends of the scale."""
-    ends = [end for v in values for end in (v.value, v.low, v.high) if end is not None]
-    low, high = min(0.0, least, *ends), max(most, *ends)
-    return low, high if high - low >= _LEAST_SPAN else low + 1.0
+def _text(value: Interval, wide: bool) -> str:
+    return value.text + (value.more if wide else "")
 
 
-def _row(out: Drawing, series: Sequence[str], row: IntervalRow, room: float, at: Callable[[float], float]) -> None:
-    out.y += 18
-    out.text(PAD, out.y, fit_middle(plain(row.label), WIDTH - 2 * PAD, SIZE))
-    for place, (name, value) in enumerate(_values(series, row)):
-        if value is not None:
-            _bar(out, place, replace(value, text=fit(plain(value.text), room, SMALL)), at, name)
-    out.y += 3
-
-
-def _bar(out: Drawing, place: int, value: Interval, at: Callable[[float], float], name: str) -> None:
+def _mark(out: Drawing, place: int, value: Interval, at: Callable[[float], float], name: str, room: float) -> None:
     faint = " mc-f" if value.faint else ""
-    zero, end = sorted((at(0.0), at(value.value)))
-    middle = out.y + 11.5
-    out.tooltip(f"{name}: {value.text}")
-    out.rect(zero, out.y + 6, end - zero, 11, f"{_MARKS[place]}{faint}")
+    x, y = at(value.value), out.y + 12
+    out.tooltip(f"{name}: {value.text}{value.more}")
     if value.low is not None and value.high is not None:
         first, last = at(value.low), at(value.high)
-        out.line(first, middle, last, middle, classes="mc-e")
-        for x in (first, last):
-            out.line(x, middle - 4, x, middle + 4, classes="mc-e")
+        out.line(first, y, last, y, classes=f"mc-e{place}{faint}")
+        for end in (first, last):
+            out.line(end, y - 4, end, y + 4, classes=f"mc-e{place}{faint}")
+    _shape(out, place, x, y, faint)
     out.end()
-    out.text(WIDTH - PAD, out.y + 16, value.text, anchor="end", classes="mc-m mc-s" if value.faint else "mc-s")
-    out.y += 17
+    classes = "mc-m mc-s" if value.faint else "mc-s"
+    out.text(
+        out.width - PAD,
+        out.y + 16,
+        fit(plain(_text(value, out.width > WIDTH)), room, SMALL),
+        anchor="end",
+        classes=classes,
+    )
+    out.y += _LINE
+
+
+def _shape(out: Drawing, place: int, x: float, y: float, faint: str = "") -> None:
+    if place:
+        out.rect(x - 4, y - 4, 8, 8, f"mc-v1{faint}")
+    else:
+        out.draw(f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="4.5" class="mc-v0{faint}"/>')
 
 
 def _legend(out: Drawing, series: Sequence[str]) -> None:
     for place, name in enumerate(series):
-        out.y += 16
-        out.rect(PAD, out.y - 10, 22, 11, _MARKS[place])
-        out.text(PAD + 30, out.y, name, classes="mc-s", room=WIDTH - 2 * PAD - 30)
+        out.y += 17
+        out.line(PAD, out.y - 5, PAD + 24, out.y - 5, classes=f"mc-e{place}")
+        _shape(out, place, PAD + 12, out.y - 5)
+        out.text(PAD + 32, out.y, name, classes="mc-s", room=out.width - 2 * PAD - 32)
     out.y += 4

@@ -1,23 +1,53 @@
-"""Lines over time: a panel for each series, its values with a band, and how many items each value rests on."""
+"""Lines over time: up to six in one plot, more in a plot each."""
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from medlive.charts.bars import tick_step
-from medlive.charts.drawing import PAD, SMALL, WIDTH, Drawing, Frame, coordinate, text_width
+from medlive.charts.bars import ticks_of
+from medlive.charts.drawing import (
+    COLOURS,
+    PAD,
+    SMALL,
+    WIDTH,
+    Drawing,
+    Frame,
+    coordinate,
+    fit_middle,
+    plain,
+    text_width,
+)  # fmt: skip
 
-_STYLE: Final = (
-    ".mc-l{fill:none;stroke:#2166ac;stroke-width:2}.mc-a{fill:#2166ac;fill-opacity:.18}"
-    ".mc-d{fill:#2166ac}.mc-o{fill:#fff;stroke:#7d8690;stroke-width:1.5}.mc-n{fill:#8c959f}"
-    ".mc-x{stroke:#b35806;stroke-width:1.5;stroke-dasharray:4 3}.mc text.mc-y{fill:#8f4700}"
-    "@media (prefers-color-scheme:dark){.mc-l{stroke:#6cb0f0}.mc-a{fill:#6cb0f0}.mc-d{fill:#6cb0f0}"
-    ".mc-o{fill:#161b22;stroke:#9da7b3}.mc-x{stroke:#f0a35e}.mc text.mc-y{fill:#f0a35e}}"
+_INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
+_NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")
+_DASHES: Final = ("", "7 3", "2 3", "9 3 2 3", "4 4", "12 3")
+_MARKS: Final = (
+    tuple((3.5 * math.cos(k * math.pi / 4), 3.5 * math.sin(k * math.pi / 4)) for k in range(8)),
+    ((-3.5, -3.5), (3.5, -3.5), (3.5, 3.5), (-3.5, 3.5)),
+    ((0, -4.5), (4.2, 3.5), (-4.2, 3.5)),
+    ((0, -5), (5, 0), (0, 5), (-5, 0)),
+    ((0, 4.5), (4.2, -3.5), (-4.2, -3.5)),
+    ((-5, -1.5), (5, -1.5), (5, 1.5), (-5, 1.5)),
 )
-_TALL: Final = 84
+_STYLE: Final = (
+    "".join(
+        f".mc-l{k}{{fill:none;stroke:{ink};stroke-width:2}}.mc-o{k}{{fill:#fff;stroke:{ink};stroke-width:1.4}}"
+        for k, ink in enumerate(_INK)
+    )
+    + ".mc-a{fill:#2166ac;fill-opacity:.18}.mc-n{fill:#8c959f}"
+    ".mc-x{stroke:#b35806;stroke-width:1.5;stroke-dasharray:4 3}"
+    "@media (prefers-color-scheme:dark){.mc-a{fill:#6cb0f0}.mc-x{stroke:#f0a35e}"
+    + "".join(f".mc-l{k}{{stroke:{ink}}}.mc-o{k}{{fill:#161b22;stroke:{ink}}}" for k, ink in enumerate(_NIGHT))
+    + "}"
+)
+_TALL: Final = 250.0
+_TALL_PANEL: Final = 62.0
 _FOOT: Final = 16
-"""Units for the strip that shows n under each panel."""
+"""Units for the strip that shows n under the only plot."""
+_PANEL: Final = 240
+"""The least units of a plot of its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,27 +63,33 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One panel; a point for each label of the axis. `mark`: before which label a dashed line stands."""
+    """One series; a point for each label of the axis. `mark`: before which label its cutoff stands."""
 
     label: str
     points: Sequence[Point]
     mark: int | None = None
-    mark_text: str = ""
 
 
-def scale_of(series: Sequence[Line]) -> tuple[float, float, int]:
-    """The least and the greatest value that panels of these lines reach, 0 among them, and the greatest n."""
-    known = [p for line in series for p in line.points if p.value is not None]
-    # A faint point's interval would stretch the scale for all the others.
-    ends = [e for p in known for e in ((p.value,) if p.faint else (p.value, p.low, p.high)) if e is not None]
-    low, high = min(0.0, *ends), max(0.0, *ends)
-    return low, high if high - low > 1e-6 else low + 1.0, max(p.n for p in known) or 1
+@dataclass(frozen=True, slots=True)
+class _Plot:
+    """Where a plot lies, and its scale."""
+
+    left: float
+    top: float
+    pitch: float
+    tall: float
+    ticks: Sequence[float]
+
+    def spot(self, place: int, value: float) -> tuple[float, float]:
+        low, high = self.ticks[0], self.ticks[-1]
+        share = (min(max(value, low), high) - low) / (high - low)
+        return self.left + self.pitch * (place + 0.5), self.top + self.tall * (1 - share)
 
 
-def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among: Sequence[Line] = ()) -> str:
-    """Panels one above the other on one scale; a faint point is hollow and no band is drawn at it.
+def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line]) -> str:
+    """Up to six lines over one another, distinguished by mark, dash and colour; more in a plot each, on one scale.
 
-    `among`: all lines whose charts are read beside one another, these too, which are then drawn to one scale.
+    A faint point's mark is hollow. A line alone in its plot has a band, its intervals, but not at faint points.
     Raises ValueError where a line has another number of points than there are labels.
     """
     if any(len(line.points) != len(labels) for line in series):
@@ -67,83 +103,152 @@ def lines(frame: Frame, labels: Sequence[str], series: Sequence[Line], *, among:
     out = Drawing(frame, values, style=_STYLE)
     if not values:
         return out.empty()
-    low, high, most = scale_of(among or series)
-    step = tick_step((high - low) / 2 * 4)
-    ticks = [k * step for k in range(-9, 10) if low - 1e-9 <= k * step <= high + 1e-9]
-    left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8
-    pitch = (WIDTH - PAD - left) / len(labels)
-    for line in series:
-        out.heading(line.label)
-        top = out.y + 6 + (14 if line.mark is not None else 0)
-        for tick in ticks:
-            y = top + _TALL * (1 - (tick - low) / (high - low))
-            out.line(left, y, WIDTH - PAD, y)
-            out.text(left - 6, y + 4, f"{tick:g}", anchor="end", classes="mc-m mc-s")
-        if line.mark is not None:
-            x = left + pitch * line.mark
-            out.line(x, top - 4, x, top + _TALL, classes="mc-x")
-            wide = text_width(line.mark_text, SMALL)
-            out.text(
-                min(max(left + wide / 2, x), WIDTH - PAD - wide / 2), top - 7, line.mark_text,
-                anchor="middle", classes="mc-y mc-s",
-            )  # fmt: skip
-        _panel(out, line, labels, left, pitch, top, (low, high), most)
-        out.y = top + _TALL + _FOOT + 8
-    _axis(out, labels, left, pitch)
+    if len(series) <= COLOURS:
+        _together(out, labels, series)
+    else:
+        _apart(out, labels, series)
     return out.svg()
 
 
-def _panel(
-    out: Drawing, line: Line, labels: Sequence[str], left: float, pitch: float, top: float,
-    scale: tuple[float, float], most: int,
-) -> None:  # fmt: skip
-    low, high = scale
+def _ends(series: Sequence[Line], banded: bool) -> tuple[float, float]:
+    """The least and the greatest value shown; a faint point's interval would stretch the scale for all others."""
+    known = [p for line in series for p in line.points if p.value is not None]
+    ends = [
+        e
+        for p in known
+        for e in ((p.value, p.low, p.high) if banded and not p.faint else (p.value,))
+        if e is not None
+    ]
+    low, high = min(ends), max(ends)
+    return (low, high) if high - low > 1e-6 else (low - 0.5, low + 0.5)
 
-    def spot(place: int, value: float) -> tuple[float, float]:
-        value = min(max(value, low), high)
-        return left + pitch * (place + 0.5), top + _TALL * (1 - (value - low) / (high - low))
 
-    for run in _stretches([place for place, point in enumerate(line.points) if point.value is not None]):
-        _curve(out, line.points, run, spot)
-    for place, (label, point) in enumerate(zip(labels, line.points, strict=True)):
-        if point.value is None:
-            continue
-        x, y = spot(place, point.value)
-        around = "" if point.low is None else f", {point.low:z.1f} to {point.high:z.1f}"
-        out.tooltip(f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}")
-        out.draw(
-            f'<circle cx="{coordinate(x)}" cy="{coordinate(y)}" r="{3.2 if point.faint else 2.6}" '
-            f'class="{"mc-o" if point.faint else "mc-d"}"/>'
+def _together(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> None:
+    marked = any(line.mark is not None for line in series)
+    _legend(out, series)
+    ticks = ticks_of(*_ends(series, banded=len(series) == 1))
+    left = PAD + max(text_width(f"{t:g}", SMALL) for t in ticks) + 8
+    # The marks of cutoffs stand on the plot, those of one month above one another.
+    stacked = max(
+        (sum(o.mark == line.mark for o in series) for line in series if line.mark is not None), default=0
+    )
+    top = out.y + 10 + (12 * stacked if marked else 0)
+    plot = _Plot(left, top, (out.width - PAD - left) / len(labels), _TALL, ticks)
+    _grid(out, plot, out.width - PAD)
+    heights: dict[int, int] = {}
+    for number, line in enumerate(series):
+        if line.mark is not None:
+            x, level = left + plot.pitch * line.mark, heights.get(line.mark, 0)
+            heights[line.mark] = level + 1
+            out.tooltip(f"{line.label}: cutoff")
+            d = f"M{_path([(x, top - 3), (x, top + _TALL)])}"
+            out.draw(f'<path d="{d}" class="mc-l{number}" stroke-dasharray="1 4"/>')
+            _mark(out, number, x, top - 9 - 12 * level)
+            out.end()
+    for number, line in enumerate(series):
+        _line(out, line, number, plot, band=len(series) == 1)
+        for place, (label, point) in enumerate(zip(labels, line.points, strict=True)):
+            if point.value is not None:
+                around = "" if point.low is None else f", {point.low:z.1f} to {point.high:z.1f}"
+                out.tooltip(f"{line.label}, {label}: {point.value:z.1f}{around}, n={point.n}")
+                _mark(out, number, *plot.spot(place, point.value), hollow=point.faint)
+                out.end()
+    most = [max(line.points[k].n for line in series) for k in range(len(labels))]
+    for place, n in enumerate(most):
+        tall = n / (max(most) or 1) * (_FOOT - 2)
+        out.tooltip(f"{labels[place]}: n={n} at most")
+        out.rect(
+            plot.spot(place, 0)[0] - plot.pitch * 0.35,
+            top + _TALL + 4 + _FOOT - tall,
+            plot.pitch * 0.7,
+            tall,
+            "mc-n",
         )
-        tall = point.n / most * (_FOOT - 2)
-        out.rect(x - pitch * 0.35, top + _TALL + 2 + _FOOT - tall, pitch * 0.7, tall, "mc-n")
         out.end()
-
-
-def _curve(
-    out: Drawing, points: Sequence[Point], run: Sequence[int], spot: Callable[[int, float], tuple[float, float]]
-) -> None:
-    """Points that follow one another without a gap: their band, and the line through them."""
-    for stretch in _stretches([k for k in run if points[k].low is not None and not points[k].faint]):
-        upper = [spot(k, points[k].high or 0.0) for k in stretch]
-        lower = [spot(k, points[k].low or 0.0) for k in reversed(stretch)]
-        if len(stretch) > 1:
-            out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
-        else:
-            out.line(*upper[0], *lower[0], classes="mc-l")
-    if len(run) > 1:
-        out.draw(f'<path d="M{_path([spot(k, points[k].value or 0.0) for k in run])}" class="mc-l"/>')
-
-
-def _axis(out: Drawing, labels: Sequence[str], left: float, pitch: float) -> None:
-    out.y += 8
+    out.y = top + _TALL + _FOOT + 20
     free = 0.0
     for place, label in enumerate(labels):
-        half = text_width(label, SMALL) / 2
-        x = min(max(left + pitch * (place + 0.5), PAD + half), WIDTH - PAD - half)
-        if x - half >= free:
-            out.text(x, out.y, label, anchor="middle", classes="mc-m mc-s")
-            free = x + half + 8
+        free = _month(out, plot, place, label, out.width, free)
+    out.y += 4
+
+
+def _month(out: Drawing, plot: _Plot, place: int, label: str, right: float, free: float) -> float:
+    """Write a label under its place where there is room after `free`; where the next one may begin."""
+    half = text_width(label, SMALL) / 2
+    x = min(max(plot.left + plot.pitch * (place + 0.5), PAD + half), right - PAD - half)
+    if x - half < free:
+        return free
+    out.text(x, out.y, label, anchor="middle", classes="mc-m mc-s")
+    return x + half + 8
+
+
+def _apart(out: Drawing, labels: Sequence[str], series: Sequence[Line]) -> None:
+    columns = max(1, out.width // (_PANEL - 20))
+    wide = (out.width - 2 * PAD) / columns
+    ticks = ticks_of(*_ends(series, banded=True), 2)
+    margin = max(text_width(f"{t:g}", SMALL) for t in ticks) + 6
+    start = out.y
+    for place, line in enumerate(series):
+        x = PAD + wide * (place % columns)
+        y = start + (_TALL_PANEL + 42) * (place // columns)
+        out.text(x, y + 13, fit_middle(plain(line.label), wide - 10, SMALL), classes="mc-s")
+        plot = _Plot(x + margin, y + 24, (wide - margin - 10) / len(labels), _TALL_PANEL, ticks)
+        _grid(out, plot, x + wide - 10)
+        out.tooltip(line.label)
+        if line.mark is not None:
+            at = plot.left + plot.pitch * line.mark
+            out.line(at, plot.top, at, plot.top + plot.tall, classes="mc-x")
+        _line(out, line, 0, plot, band=True)
+        out.end()
+        out.y = max(out.y, y + _TALL_PANEL + 42)
+    left = PAD + margin
+    out.y += 2
+    out.text(left, out.y, f"{labels[0]} to {labels[-1]}", classes="mc-m mc-s")
+    out.y += 4
+
+
+def _grid(out: Drawing, plot: _Plot, right: float) -> None:
+    for tick in plot.ticks:
+        y = plot.spot(0, tick)[1]
+        out.line(plot.left, y, right, y)
+        out.text(plot.left - 6, y + 4, f"{tick:g}", anchor="end", classes="mc-m mc-s")
+
+
+def _line(out: Drawing, line: Line, number: int, plot: _Plot, *, band: bool) -> None:
+    points = line.points
+    dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
+    for run in _stretches([place for place, point in enumerate(points) if point.value is not None]):
+        for part in _stretches([k for k in run if points[k].low is not None and not points[k].faint]):
+            if band and len(part) > 1:
+                upper = [plot.spot(k, points[k].high or 0.0) for k in part]
+                lower = [plot.spot(k, points[k].low or 0.0) for k in reversed(part)]
+                out.draw(f'<path d="M{_path([*upper, *lower])}Z" class="mc-a"/>')
+        spots = [plot.spot(k, points[k].value or 0.0) for k in run]
+        # A month between two gaps is seen as a dash.
+        spots += [(spots[0][0] + 2, spots[0][1])] if len(spots) == 1 else []
+        out.draw(f'<path d="M{_path(spots)}" class="mc-l{number}"{dash}/>')
+
+
+def _mark(out: Drawing, number: int, x: float, y: float, *, hollow: bool = False) -> None:
+    """A shape of its own for each line, so that a print without colours can be read."""
+    corners = _path([(x + dx, y + dy) for dx, dy in _MARKS[number]])
+    out.draw(f'<path d="M{corners}Z" class="mc-{"o" if hollow else ""}{number}"/>')
+
+
+def _legend(out: Drawing, series: Sequence[Line]) -> None:
+    x = float(PAD)
+    out.y += 17
+    for number, line in enumerate(series):
+        name = fit_middle(plain(line.label), out.width - 2 * PAD - 44, SMALL)
+        wide = 40 + text_width(name, SMALL) + 24
+        if x > PAD and (x + wide > out.width or out.width <= WIDTH):
+            x, out.y = float(PAD), out.y + 18
+        dash = f' stroke-dasharray="{_DASHES[number]}"' if _DASHES[number] else ""
+        y = coordinate(out.y - 4)
+        out.draw(f'<path d="M{coordinate(x)} {y}L{coordinate(x + 32)} {y}" class="mc-l{number}"{dash}/>')
+        _mark(out, number, x + 16, out.y - 4)
+        out.text(x + 40, out.y, name, classes="mc-s")
+        x += wide
     out.y += 4
 
 

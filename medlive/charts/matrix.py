@@ -8,7 +8,6 @@ from typing import Final
 from medlive.charts.drawing import (
     PAD,
     SMALL,
-    WIDTH,
     Drawing,
     Frame,
     coordinate,
@@ -16,9 +15,11 @@ from medlive.charts.drawing import (
     fit_middle,
     plain,
     text_width,
+    wrap,
 )
 
 _SHADES: Final = 7
+_HEAD_ROWS: Final = 3
 _LIGHT: Final = ("#f1f6fb", "#dbe9f6", "#bcd7ec", "#93c0e0", "#5fa2d0", "#2b74ab", "#1a5a96")
 _DARK: Final = ("#1b2733", "#1c3347", "#1d415f", "#1f5278", "#246897", "#3b86bb", "#6aabdb")
 _BELOW: Final = ("#fdf3ea", "#f9dcc0", "#f3bd8c", "#e8975a", "#d0702f", "#a84f17", "#7f3a0c")
@@ -57,6 +58,7 @@ class Cell:
 
     value: float | None
     text: str = ""  # What stands in it, a few characters
+    long: str = ""  # What stands in it where there is room for it
     tooltip: str = ""  # What a tooltip and `<desc>` say beside the two labels
     faint: bool = False
 
@@ -65,21 +67,21 @@ def matrix(
     frame: Frame, rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]], *,
     scale: Scale = Scale.FROM_LOW, among: Sequence[Cell] = (),
 ) -> str:  # fmt: skip
-    """Rows by columns; the columns' labels stand upright. Wider than `WIDTH` where the columns need it.
+    """Rows by columns, over the frame's width, or wider; the labels of narrow columns stand upright.
 
     `among`: all cells whose matrices are read beside one another, these too, which are then shaded alike.
     Raises ValueError where `cells` are not one for each row and column.
     """
     values = _values(rows, columns, cells)
-    side = max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6
-    # Where the columns make it wider than a telephone anyway, the rows' names need not be cut for it.
-    room = WIDTH - 2 * PAD - 8 - max(side, 24.0) * len(columns)
-    room = min(250.0, room) if room >= 170 else 250.0
+    least = max(24.0, max((text_width(cell.text, 11) for line in cells for cell in line), default=0) + 6)
+    # Where the columns make it wider than asked anyway, the rows' names need not be cut for it.
+    room = frame.width - 2 * PAD - 8 - least * len(columns)
+    most = max(250.0, 0.34 * frame.width)
+    room = min(most, room) if room >= 150 else most
     named = [fit_middle(plain(row), room, SMALL) for row in rows]
     left = PAD + max((text_width(name, SMALL) for name in named), default=0) + 8
-    side = max(side, 24.0, min(44.0, (WIDTH - PAD - left) / max(1, len(columns))))
-    width = max(float(WIDTH), left + side * len(columns) + PAD)
-    out = Drawing(frame, values, width=width, style=_STYLE)
+    side = max(least, (frame.width - PAD - left) / max(1, len(columns)))
+    out = Drawing(frame, values, width=left + side * len(columns) + PAD, style=_STYLE)
     if not values:
         return out.empty()
     _heads(out, columns, left, side)
@@ -95,6 +97,14 @@ def matrix(
 
 
 def _heads(out: Drawing, columns: Sequence[str], left: float, side: float) -> None:
+    lying = [wrap(plain(column), side - 8, SMALL) for column in columns]
+    if all(len(rows) <= _HEAD_ROWS and "…" not in rows[-1] for rows in lying):
+        out.y += 15 * max(map(len, lying)) + 8
+        for place, rows in enumerate(lying):
+            for up, row in enumerate(reversed(rows)):
+                x, y = left + side * (place + 0.5), out.y - 7 - 15 * up
+                out.text(x, y, row, anchor="middle", classes="mc-s")
+        return
     heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
     out.y += max(text_width(head, SMALL) for head in heads) + 8
     for place, head in enumerate(heads):
@@ -163,5 +173,6 @@ def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tup
     out.rect(x + 0.5, out.y + 0.5, side - 1, 21, f"mc-{kind}{depth}" + (" mc-u" if cell.faint else ""))
     # The two deepest shades are dark by day and light at night.
     ink = "mc-i" if depth >= _SHADES - 2 and not cell.faint else ""
-    out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes=f"mc-c {ink}".strip())
+    text = cell.long if cell.long and text_width(cell.long, 11) <= side - 8 else cell.text
+    out.text(x + side / 2, out.y + 15, text, anchor="middle", classes=f"mc-c {ink}".strip())
     out.end()

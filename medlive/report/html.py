@@ -3,14 +3,15 @@
 import base64
 import hashlib
 import re
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib.resources import files
 from typing import Any, Final, cast
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from medlive.charts import WIDE, WIDTH, Frame
 from medlive.evaluation.model import EvaluationCase
 from medlive.report.search import MOST_TEXT
 
@@ -80,12 +81,37 @@ def around(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"{f(low)} to {f(high)}"
 
 
+_NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
+
+
+_MOST_WHOLE: Final = 20
+"""Characters of a number that every column holds; a digest may look like a longer one."""
+
+
+def whole(text: object) -> Markup:
+    """A text in which no line ends inside a number or date, as `2025-12-11` in a model's name."""
+    if isinstance(text, Markup):
+        return text
+    shown, end = Markup(), 0
+    cleaned = str(clean(text))
+    for found in (one for one in _NUMBER.finditer(cleaned) if len(one[0]) <= _MOST_WHOLE):
+        shown += escape(cleaned[end : found.start()]) + Markup('<span class="nb">{}</span>').format(found[0])
+        end = found.end()
+    return shown + escape(cleaned[end:])
+
+
 TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.report"), autoescape=True, finalize=clean, undefined=StrictUndefined,
     trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
 )  # fmt: skip
 TEMPLATES.filters.update(
-    percent=percent, percents=percents, box=box, lang=lang_of, prefixed="*{}".format, suffixed="{}{}".format
+    whole=whole,
+    percent=percent,
+    percents=percents,
+    box=box,
+    lang=lang_of,
+    prefixed="*{}".format,
+    suffixed="{}{}".format,
 )
 TEMPLATES.globals.update(
     percent=percent,
@@ -107,8 +133,6 @@ def _part(name: str) -> Callable[..., Markup]:
     return cast(Callable[..., Markup], getattr(TEMPLATES.get_template("parts.html").module, name))
 
 
-beside: Final = _part("beside")
-"""(figure, more): a figure and what belongs to it, side by side where there is room."""
 row_of: Final = _part("row_of")
 """(figures): figures side by side where they fit."""
 missing: Final = _part("missing")
@@ -134,19 +158,27 @@ class Figures:
     drawn: dict[str, str] = field(default_factory=dict)
     png: bool = False
     """Whether each is there as PNG too, to be linked."""
+    styles: dict[str, None] = field(default_factory=dict)
+    """The figures' CSS, which the page holds once."""
 
-    def add_parts(self, name: str, title: str, drawings: Sequence[tuple[str, str]]) -> Markup:
-        """Keep a figure of several parts, each (which, SVG) with its own file, side by side where they fit."""
-        parts = [
-            self.add(name if k == 1 else f"{name}-{k}", f"{title}{f': {which}' if which else ''}", svg)
-            for k, (which, svg) in enumerate(drawings, start=1)
-        ]
-        return parts[0] if len(parts) == 1 else row_of(parts)
+    def add(self, name: str, frame: Frame, draw: Callable[[Frame], str], *, width: int = WIDE) -> Markup:
+        """Keep a figure, `width` units wide and with its note, and return it as HTML without the note.
 
-    def add(self, name: str, title: str, svg: str) -> Markup:
-        """Keep a figure and return it as HTML: drawn in the page, with a link to its file."""
-        self.drawn[name] = svg
-        return _part("figure")(name, title, svg, self.png)
+        A wide one is drawn once more for narrow screens, unless it is scrolled there.
+        """
+        self.drawn[name] = draw(replace(frame, width=width))
+        shown = [draw(replace(frame, width=units, note="")) for units in sorted({width, WIDTH}, reverse=True)]
+        kinds = [f"w{k}" for k in range(len(shown))] if len(shown) > 1 else [""]
+        if _SCROLLED in shown[-1]:
+            shown, kinds = shown[:1], ["scroll"]
+        parts = []
+        for svg in shown:
+            self.styles |= dict.fromkeys(_STYLES.findall(svg))
+            parts.append(_STYLES.sub("", svg))
+        return _part("figure")(name, frame.title, list(zip(kinds, parts, strict=True)), self.png)
+
+
+_SCROLLED: Final = 'class="mc mc-w"'
 
 
 MOST_NAMED: Final = 6
@@ -170,20 +202,20 @@ def resource(name: str) -> str:
 
 
 def page(
-    title: str, body: Markup, nav: Sequence[tuple[str, str]], *, script: str = "", data: str = ""
+    title: str, body: Markup, nav: Sequence[tuple[str, str]], *, script: str = "", data: str = "",
+    styles: Iterable[str] = (),
 ) -> Markup:  # fmt: skip
     """A whole page that runs `script` alone, asks for nothing and needs no other file.
 
     What may run is named by its digest in the page's own policy, so that markup that slipped through an escape
     would stay dead. `nav`: (address, name) of other pages and parts. `data`: JSON as `json_text` writes it, for
-    the script, which may load other scripts; markup may not all the same.
+    the script, which may load other scripts; markup may not all the same. `styles`: CSS beside the pages' own.
     """
-    style = resource("style.css")
-    allowed = " ".join(sorted(_digest(text) for text in {style, *_STYLES.findall(body)}))
+    style = "".join((resource("style.css"), *styles))
     scripts = f"{_digest(script)} 'strict-dynamic'" if script else "'none'"
     policy = (
-        f"default-src 'none'; style-src {allowed}; script-src {scripts}; base-uri 'none'; form-action 'none'; "
-        "img-src 'none'"
+        f"default-src 'none'; style-src {_digest(style)}; script-src {scripts}; base-uri 'none'; "
+        "form-action 'none'; img-src 'none'"
     )
     return render(
         "page.html", title=title, body=body, nav=nav, script=script, data=data, style=style, policy=policy

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Final
 
+from medlive.charts import Frame
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import AUDIT, AuditTable, Finding, RootCause, load_audit
 from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, contamination, score_arms
@@ -12,12 +13,11 @@ from medlive.evaluation.scoring.errata import RunErrata
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.overlap import Profiles, WorstCases, profiles, worst_cases
 from medlive.evaluation.scoring.score import FEW, CaseBasis, ModelScore, ScoreTable
-from medlive.report.html import Figures, lang_of
+from medlive.report.html import Figures, lang_of, upper_first
 from medlive.report.meta import MetaFile
 
 A_PART: Final = 6
-"""Models in one part of a figure of lines or of a radar, and of a table with a column for each model: as many as
-can be distinguished, and as a sheet of paper is wide."""
+"""Models in one part of a table with a column for each model: as many as a sheet of paper is wide."""
 
 _METRIC: Final = {
     Metric.PAPER: "paper score (Equation 1: clipped to [0, 1] by case, mean over wholly graded cases)",
@@ -92,11 +92,15 @@ class Report:
 
     @property
     def basis(self) -> str:
-        """What every figure and table names: metric, interval, cases, grader."""
+        """What every figure and table rests on: metric, interval, cases, grader."""
         return (
             f"{self.table.metric.value} metric; 95 % intervals, bootstrap over cases, {self.table.draws} draws, "
             f"seed {self.table.seed}; {self.rests_on}"
         )
+
+    def frame(self, title: str, description: str) -> Frame:
+        """What a figure says of itself; its file alone names what the page says once for all figures."""
+        return Frame(title, description, note=f"{upper_first(self.basis)}.")
 
     @property
     def rests_on(self) -> str:
@@ -132,7 +136,7 @@ class Report:
         return [self.models[place].label for place in places]
 
     def parts(self, size: int = A_PART) -> list[tuple[str, range]]:
-        """The models' places in parts of at most `size`, each with what it is, as `in_parts` has them."""
+        """The models' places in parts of at most `size`, each with what `in_parts` calls it."""
         return in_parts(len(self.models), size)
 
     @property
@@ -172,12 +176,12 @@ def analyse(
 def in_parts(count: int, size: int) -> list[tuple[str, range]]:
     """So many models in as few parts of at most `size` as can be, none of them much smaller than another.
 
-    Each with what it is: `models 1 to 5 of 14`; nothing where one part holds all.
+    Each with the end of its title: `, models 1 to 5 of 14`; nothing where one part holds all.
     """
     number = max(1, -(-count // size))
     starts = [count * k // number for k in range(number + 1)]
     return [
-        ("" if number == 1 else f"models {first + 1} to {last} of {count}", range(first, last))
+        ("" if number == 1 else f", models {first + 1} to {last} of {count}", range(first, last))
         for first, last in pairwise(starts)
     ]
 

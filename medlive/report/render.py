@@ -26,9 +26,12 @@ from medlive.report.html import Section, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
 from medlive.report.sections.contamination import contamination
+from medlive.report.sections.costs import costs
+from medlive.report.sections.criteria import criteria
 from medlive.report.sections.overlap import overlap
 from medlive.report.sections.ranking import pairs, ranking
 from medlive.report.sections.slices import months, others, specialties, themes
+from medlive.report.summary import summarise
 from medlive.report.tables import scores_csv, scores_json
 
 
@@ -39,18 +42,20 @@ def _written(name: str, title: str, template: str) -> Callable[[Report], Section
 
 SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
     ranking,
+    pairs,
     _written("missing", "What is missing", "rates.html"),
     months,
     contamination,
     _written("books", "Open and closed book", "books.html"),
     specialties,
     themes,
-    _written("axes", "Errors by axis", "axes.html"),
+    criteria,
+    costs,
     _written("causes", "Root causes", "causes.html"),
     _written("reliability", "Reliability of the grader", "reliability.html"),
     overlap,
 )
-"""What makes each part of the first page, in order; pairs and other slices come last, where there are any."""
+"""What makes each part of the first page, in order; other slices come last, where there are any."""
 
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
@@ -188,7 +193,7 @@ def _png(svg: str) -> bytes:
 def index(report: Report, cases: int) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
-    sections = [*(make(report) for make in SECTIONS), *pairs(report), *others(report)]
+    sections = [*(make(report) for make in SECTIONS), *others(report)]
     facts = {
         "metric": report.metric_in_words,
         "cases": f"{report.cases_named}: {cases}, of which {table.common} are scored for every model",
@@ -201,5 +206,5 @@ def index(report: Report, cases: int) -> str:
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     nav = [(f"#{section.name}", section.title) for section in sections]
     nav += [(list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists]
-    body = render("index.html", report=report, sections=sections, facts=facts)
-    return page(f"{_TITLE}{report.cases_named}", body, nav)
+    body = render("index.html", report=report, sections=sections, facts=facts, summary=summarise(report))
+    return page(f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles)

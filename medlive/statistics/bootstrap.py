@@ -147,6 +147,11 @@ class Comparison:
     p_holm: float
     """The same, corrected for the number of comparisons."""
 
+    def turned(self) -> "Comparison":
+        """The same pair, second minus first."""
+        value, low, high = (None if x is None else -x for x in (self.difference, self.high, self.low))
+        return replace(self, first=self.second, second=self.first, difference=value, low=low, high=high)
+
 
 def compare(
     names: Sequence[str], values: Floats, *, draws: int = 1000, seed: int = 0, clusters: Places | None = None

@@ -9,7 +9,6 @@ from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, interval
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.report.html import (
     Section,
-    beside,
     missing,
     points,
     points_around,
@@ -18,10 +17,8 @@ from medlive.report.html import (
     some,
     upper_first,
 )
-from medlive.report.model import Report, in_parts
+from medlive.report.model import Report
 
-A_SHEET: Final = 18
-"""Models in one part of the figure: as many as a sheet of paper is high."""
 _TITLE = "Contamination"
 _LACKING = (
     "No cutoff of any of these models is known, so no drop is claimed. Write each model's cutoff and where it is "
@@ -40,7 +37,7 @@ def contamination(report: Report) -> Section:
     if found is None:
         return Section("contamination", _TITLE, [missing(_LACKING)])
     notes = _notes(found) + (Markup() if found.arms else soft(_NO_ARMS))
-    parts = [beside(_figure(report, found), notes), render("contamination.html", report=report, found=found)]
+    parts = [_figure(report, found), render("contamination.html", report=report, found=found), notes]
     return Section("contamination", _TITLE, parts)
 
 
@@ -51,33 +48,23 @@ def _figure(report: Report, found: ContaminationTable) -> Markup:
         if drop is None or drop.difference is None:
             continue
         text = f"{points(drop.difference)} ({points_around(drop.low, drop.high)})"
-        label = f"{model.label} (n={drop.n_pre} before, {drop.n_post} after)"
+        more = f", n={drop.n_pre} / {drop.n_post}"
         low, high = (None if end is None else 100 * end for end in (drop.low, drop.high))
-        rows.append(IntervalRow(label, [Interval(100 * drop.difference, low, high, text, model.few)]))
+        rows.append(IntervalRow(model.label, [Interval(100 * drop.difference, low, high, text, more, model.few)]))
     if not rows:
         text = "No model has cases on both sides of its cutoff: take cases from before and after it to see a drop."
         return missing(text)
-    note = f"Above 0: worse on what the model cannot have seen. {upper_first(report.basis)}."
-    title = "Drop: mean score up to the cutoff less after it, on disjoint sets"
-    ends = [e for row in rows for v in row.values if v for e in (v.value, v.low, v.high) if e is not None]
-    drawings = []
-    for which, places in in_parts(len(rows), A_SHEET):
-        part = [rows[place] for place in places]
-        frame = Frame(
-            f"Drop past the cutoff, {which}" if which else "Drop past the cutoff",
-            "Mean score up to each model's cutoff less that after it, in points of 100.",
-            note=note,
-        )
-        drawn = intervals(
-            frame,
-            [""],
-            [IntervalGroup("", part)],
-            least=min(ends),
-            most=max(ends),
-            axis="drop of the mean score, points of 100",
-        )
-        drawings.append((which, drawn))
-    return report.figures.add_parts("contamination", title, drawings)
+    frame = report.frame(
+        "Drop past the cutoff",
+        "Mean score up to each model's cutoff less that after it, on disjoint sets, in points of 100; above 0: "
+        "worse on what the model cannot have seen; n before / after.",
+    )
+
+    def draw(frame: Frame) -> str:
+        groups = [IntervalGroup("", rows)]
+        return intervals(frame, [""], groups, origin=0.0, axis="drop of the mean score, points of 100")
+
+    return soft(frame.description) + report.figures.add("contamination", frame, draw)
 
 
 def _notes(found: ContaminationTable) -> Markup:

@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 from markupsafe import Markup
 
-from medlive.charts import Cell, Frame, Scale, matrix
+from medlive.charts import WIDTH, Cell, Frame, Scale, matrix
 from medlive.evaluation.scoring.overlap import Matrix, Profiles, WorstCases
 from medlive.report.html import Section, f, missing, row_of, soft
 from medlive.report.model import Report
@@ -28,25 +29,21 @@ def _worst(report: Report, worst: WorstCases) -> Markup:
         return missing("The models have too few scored cases in common for worst cases to be compared.")
     pairs = [v for row, values in enumerate(worst.jaccard) for v in values[:row] if v is not None]
     mean = f"; the mean over {len(pairs)} pairs is {f(sum(pairs) / len(pairs))}" if len(pairs) > 1 else ""
-    note = (
+    said = (
         f"The {worst.k} lowest cases of each model among the {worst.common} that all are scored on; by chance two "
-        f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these. "
-        f"{report.table.metric.value.capitalize()} metric; {report.rests_on}."
+        f"such sets share {f(worst.by_chance)}{mean}. No interval: a count of just these."
     )
-    frame = Frame(
-        f"Jaccard overlap of the bottom {worst.k}", "How far two models fail on the same cases.", note=note
+    frame = replace(
+        report.frame(f"Jaccard overlap of the bottom {worst.k}", said),
+        note=f"{said} {report.table.metric.value.capitalize()} metric; {report.rests_on}.",
     )
-    title = f"Overlap of the models' {worst.k} lowest cases"
     tied = [f"{label}: {n} of the {worst.k}" for label, n in worst.tied.items() if n]
     note_on_ties = soft(f"Chosen by id alone among equal scores: {'; '.join(tied)}.") if tied else Markup()
-    return (
-        report.figures.add(
-            "worst-cases",
-            title,
-            matrix(frame, worst.labels, worst.labels, _grid(worst.jaccard), scale=Scale.SHARE),
-        )
-        + note_on_ties
-    )
+
+    def draw(frame: Frame) -> str:
+        return matrix(frame, worst.labels, worst.labels, _grid(worst.jaccard), scale=Scale.SHARE)
+
+    return report.figures.add("worst-cases", frame, draw, width=WIDTH) + soft(said) + note_on_ties
 
 
 def _profile(report: Report, found: Profiles) -> Markup:
@@ -60,31 +57,35 @@ def _profile(report: Report, found: Profiles) -> Markup:
     left = (
         soft(f"Left out, for too few scored cases: {', '.join(found.left_out)}.") if found.left_out else Markup()
     )
-    note = (
-        f"Pearson's r over {len(found.labels)} models' mean scores; the 95 % interval of each (Fisher's z, n = "
-        f"{len(found.labels)} models) is in the tooltip. {report.table.metric.value.capitalize()} metric; "
-        f"{report.rests_on}."
+    few = "; so few say little" if len(found.labels) < 6 else ""
+    said = (
+        f"Pearson's r over {len(found.labels)} models' mean scores{few}; the 95 % interval of each (Fisher's z, "
+        f"n = {len(found.labels)} models) is in the tooltip."
     )
-    if len(found.labels) < 6:
-        note = f"r over only {len(found.labels)} models says little. {note}"
-    frame = Frame(f"Correlation between {plural}", "Pearson's r of the models' mean scores.", note=note)
-    drawn = matrix(
-        frame, found.values, found.values, _grid(found.between_values, len(found.labels)), scale=Scale.AROUND_ZERO
+    frame = replace(
+        report.frame(f"Correlation between {plural}", said),
+        note=f"{said} {report.table.metric.value.capitalize()} metric; {report.rests_on}.",
     )
-    title = f"Correlation between {plural}, over models"
-    return report.figures.add(f"{found.kind}-correlation", title, drawn) + left
+    cells = _grid(found.between_values, len(found.labels))
+
+    def draw(frame: Frame) -> str:
+        return matrix(frame, found.values, found.values, cells, scale=Scale.AROUND_ZERO)
+
+    return report.figures.add(f"{found.kind}-correlation", frame, draw, width=WIDTH) + soft(said) + left
 
 
 def _grid(values: Matrix, pairs: int | None = None) -> Sequence[Sequence[Cell]]:
     """Cells; with `pairs`, those of Pearson's r over so many pairs of values, their intervals in the tooltip."""
-    return [[_cell(v, pairs) for v in row] for row in values]
+    # What is above the diagonal would only say the same again.
+    below = ([v if k <= place else None for k, v in enumerate(row)] for place, row in enumerate(values))
+    return [[_cell(v, pairs) for v in row] for row in below]
 
 
 def _cell(value: float | None, pairs: int | None) -> Cell:
     if value is None:
         return Cell(None)
     tooltip = f"{value:.3f}" + (fisher_interval(value, pairs) if pairs is not None else "")
-    return Cell(value, f"{value:.2f}".replace("0.", ".", 1), tooltip)
+    return Cell(value, f"{value:.2f}".replace("0.", ".", 1), tooltip=tooltip)
 
 
 def fisher_interval(r: float, n: int) -> str:

@@ -10,41 +10,45 @@ from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, interval
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
     Section,
-    beside,
+    format_p,
     missing,
     percent,
     percents,
+    points,
+    points_around,
     render,
     soft,
     some,
-    upper_first,
 )
 from medlive.report.model import Report, judged, unpublishable
+from medlive.statistics.bootstrap import Comparison
 
 _NO_CUTOFF: Final = (
-    "No bar after the cutoff for {}: the model registry names no cutoff and no release date for it. Write a table "
+    "No score after the cutoff for {}: the model registry names no cutoff and no release date. Write a table "
     '[candidates."MODEL"] with cutoff and cutoff_source in config/models.toml, or give a file with --models.'
 )
 _NO_SCORE: Final = (
     "No model has a score: none of the cases is wholly graded. What is missing says why; medlive eval grade RUN "
     "grades what has an answer."
 )
-_HOW_TO_READ: Final = (
-    "Rank: the best and the worst place that the significant differences leave open.",
-    "Tie group: the models that do not differ from the group's first at 5 %, after Holm's correction.",
-    "Bounds: the least and the most that the ungraded and unanswered could make of the score.",
-    "After the cutoff: the score on the cases that were posted after the model's training data ended.",
+_ONE_RUN: Final = "One run alone is compared with nothing: give the run folders of two models or more."
+_CAPTION: Final = (
+    "Mean score in per cent with its 95 % interval. Rank: the best and the worst place that the significant "
+    "differences leave open. Tie group: the models that do not differ from the group's first at 5 %, after Holm's "
+    "correction. Bounds: the least and the most that the ungraded and unanswered could make of the score."
 )
-A_SHEET: Final = 10
-"""Models in one part of the figure: as many as a sheet of paper is high."""
+A_SHEET: Final = 48
+"""Marks in one part of the figure: as many as a sheet of paper is high."""
+MOST_PAIRS: Final = 45
+"""Pairs that a forest shows; of more, those with the first model."""
 
 
 def ranking(report: Report) -> Section:
     """The section."""
     figure = missing(_NO_SCORE)
     if any(model.overall.mean is not None for model in report.models):
-        figure = report.figures.add_parts("ranking", "Scores with 95 % intervals, by tie group", _figures(report))
-    # What is the same for all is in the caption.
+        figure = _figures(report)
+    # What is the same for all is said above all sections.
     further = {
         "cases": [report.case_name(model) for model in report.models],
         "grader": [judged(model) for model in report.models],
@@ -52,39 +56,33 @@ def ranking(report: Report) -> Section:
     differing = {name: values for name, values in further.items() if len(set(values)) > 1}
     lacking = [model.label for model in report.models if model.cutoff is None]
     notes = [missing(_NO_CUTOFF.format(some(lacking)))] if lacking else []
-    notes += map(soft, (f"Score: {report.metric_in_words}, in per cent.", *_HOW_TO_READ))
+    fresh = render("fresh.html", report=report)
     drawn = render("ranking.html", report=report, differing=differing, unpublishable=unpublishable)
-    parts = [beside(figure, Markup().join(notes)), drawn]
-    return Section("ranking", "Ranking", parts)
+    return Section("ranking", "Ranking", [soft(_CAPTION), fresh, figure, drawn, *notes])
 
 
-def _figures(report: Report) -> list[tuple[str, str]]:
+def _figures(report: Report) -> Markup:
     fresh = any(model.slice(CUTOFF, AFTER) for model in report.models)
-
-    shown = [one for model in report.models for one in _bars(model, fresh).values if one]
-    ends = [end for one in shown for end in (one.value, one.low, one.high) if end is not None]
-    note = (
-        f"{upper_first(report.basis)}. A tie group holds what does not differ from its first at 5 % after Holm's "
-        "correction."
-    )
+    shown = [one for model in report.models for one in _row(model, fresh).values if one]
     drawings = []
-    for which, places in report.parts(A_SHEET):
+    for number, (which, places) in enumerate(report.parts(A_SHEET // (2 if fresh else 1)), start=1):
         groups = _groups([report.models[k] for k in places], fresh)
-        title = f"Overall score, {which}" if which else "Overall score"
-        frame = Frame(title, "Mean score of each model in per cent, with its 95 % interval and n.", note=note)
+        frame = report.frame(f"Overall score{which}", "Mean score of each model, with its 95 % interval and n.")
         named = ["all cases", "cases after the model's cutoff"] if fresh else ["all cases"]
-        drawn = intervals(
-            frame, named, groups, least=min(ends, default=0), most=max(ends, default=0), axis="mean score, %"
-        )
-        drawings.append((which, drawn))
-    return drawings
+
+        def draw(frame: Frame, named: Sequence[str] = named, groups: Sequence[IntervalGroup] = groups) -> str:
+            ends = [end for one in shown for end in one.ends]
+            return intervals(frame, named, groups, ends=ends, axis="mean score, %")
+
+        drawings.append(report.figures.add(f"ranking-{number}" if number > 1 else "ranking", frame, draw))
+    return Markup().join(drawings)
 
 
 def _groups(models: Sequence[ModelScore], fresh: bool) -> list[IntervalGroup]:
     """The tie groups of the models that have a score."""
     groups = []
     for heading, members in groupby(models, key=_heading):
-        rows = [_bars(model, fresh) for model in members]
+        rows = [_row(model, fresh) for model in members]
         if shown := [row for row in rows if any(row.values)]:
             groups.append(IntervalGroup(heading, shown))
     return groups
@@ -94,13 +92,10 @@ def _heading(model: ModelScore) -> str:
     return f"Tie group {model.standing.group}" if model.standing else "No score"
 
 
-def _bars(model: ModelScore, fresh: bool) -> IntervalRow:
+def _row(model: ModelScore, fresh: bool) -> IntervalRow:
     estimates = [model.overall, model.slice(CUTOFF, AFTER)] if fresh else [model.overall]
-    return IntervalRow(_name(model), [_interval(estimate) for estimate in estimates])
-
-
-def _name(model: ModelScore) -> str:
-    return model.label + (" (not publishable)" if unpublishable(model) else "")
+    name = model.label + (" (not publishable)" if unpublishable(model) else "")
+    return IntervalRow(name, [_interval(estimate) for estimate in estimates])
 
 
 def _interval(estimate: Estimate | None) -> Interval | None:
@@ -109,11 +104,48 @@ def _interval(estimate: Estimate | None) -> Interval | None:
     low, high = (None if end is None else 100 * end for end in (estimate.low, estimate.high))
     span = "" if low is None else f" ({percents(estimate.low, estimate.high)})"
     text = f"{percent(estimate.mean)}{span}, n={estimate.n}"
-    return Interval(100 * estimate.mean, low, high, text, estimate.few)
+    return Interval(100 * estimate.mean, low, high, text, faint=estimate.few)
 
 
-def pairs(report: Report) -> list[Section]:
-    """The section, where there is one: every pair on the cases that both are scored on."""
-    if not report.table.comparisons:
-        return []
-    return [Section("pairs", "Pairs", [render("pairs.html", report=report)])]
+def pairs(report: Report) -> Section:
+    """The section: every pair on the cases that both are scored on."""
+    found = ordered_pairs(report)
+    if not found:
+        return Section("pairs", "Pairs", [missing(_ONE_RUN)])
+    shown = found if len(found) <= MOST_PAIRS else [c for c in found if c.first == report.models[0].label]
+    parts = [render("pairs.html", report=report, found=found)]
+    if any(c.difference is not None for c in shown):
+        parts.insert(0, _forest(report, shown, len(found)))
+    return Section("pairs", "Pairs", parts)
+
+
+def ordered_pairs(report: Report) -> list[Comparison]:
+    """Every pair, the model that the table ranks higher first, in the order of the ranking."""
+    rank = {model.label: place for place, model in enumerate(report.models)}
+    turned = [c if rank[c.first] < rank[c.second] else c.turned() for c in report.table.comparisons]
+    return sorted(turned, key=lambda c: (rank[c.first], rank[c.second]))
+
+
+def _forest(report: Report, shown: Sequence[Comparison], of: int) -> Markup:
+    groups = [
+        IntervalGroup(f"{first}, less", [_pair(c) for c in members])
+        for first, members in groupby((c for c in shown if c.difference is not None), key=lambda c: c.first)
+    ]
+    of_all = "" if len(shown) == of else f"; those with the first model, of {of} pairs"
+    frame = report.frame(
+        "Differences of pairs",
+        f"First less second in points of 100 with the 95 % interval; p corrected by Holm for {of} pairs{of_all}.",
+    )
+    series = ["differ at 5 % after Holm's correction", "do not"]
+
+    def draw(frame: Frame) -> str:
+        return intervals(frame, series, groups, origin=0.0, axis="difference of mean scores, points of 100")
+
+    return soft(frame.description) + report.figures.add("pairs", frame, draw)
+
+
+def _pair(c: Comparison) -> IntervalRow:
+    low, high = (None if end is None else 100 * end for end in (c.low, c.high))
+    text = f"{points(c.difference)} ({points_around(c.low, c.high)})"
+    mark = Interval(100 * (c.difference or 0.0), low, high, text, f", p {format_p(c.p_holm)}, n={c.n}")
+    return IntervalRow(c.second, [mark, None] if c.p_holm < 0.05 else [None, mark])

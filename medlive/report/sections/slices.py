@@ -1,22 +1,15 @@
 """Scores by month, theme, specialty and the rest (LiveMedBench, Figures 1 and 5)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Final
 
 from markupsafe import Markup
 
-from medlive.charts import Cell, Frame, Line, Point, Polygon, lines, matrix, radar
+from medlive.charts import COLOURS, Cell, Frame, Line, Point, lines, matrix
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.scoring.score import AXIS, FEW, SLICES, Estimate
-from medlive.report.html import (
-    Section,
-    beside,
-    missing,
-    percent,
-    percents,
-    render,
-    upper_first,
-)
+from medlive.report.html import Section, missing, percent, percents, render, soft
 from medlive.report.model import Report
 
 A_MAP: Final = 20
@@ -51,25 +44,17 @@ def months(report: Report) -> Section:
     series = []
     for place, model in enumerate(report.models):
         points = [_point(values[label][place] if label in values else None) for label in labels]
-        mark = _mark(labels, model.cutoff)
-        series.append(Line(model.label, points, mark, "cutoff" if mark is not None else ""))
-    drawings = []
-    for which, places in report.parts():
-        frame = Frame(
-            _titled("Mean score by month of posting", which),
-            "Mean score of each model by month in per cent, with its 95 % interval.",
-            note=(
-                f"Scores in %. {upper_first(report.basis)}. Band: the interval. Grey columns: n, "
-                f"{_most_n(values)} at most. Hollow: fewer than {FEW} cases, no band."
-            ),
-        )
-        drawings.append((which, lines(frame, labels, [series[k] for k in places], among=series)))
-    figure = report.figures.add_parts("months", "Scores over time, by the month a case was posted", drawings)
-    return Section("months", "Over time", [beside(figure, _table(report, "month", values))])
-
-
-def _titled(title: str, which: str) -> str:
-    return f"{title}, {which}" if which else title
+        series.append(Line(model.label, points, _mark(labels, model.cutoff)))
+    frame = report.frame(
+        "Mean score by month of posting, %",
+        f"Grey columns: n, {_most_n(values)} at most. A model's mark on a dotted line: its cutoff. "
+        f"Hollow: fewer than {FEW} cases."
+        if len(series) <= COLOURS
+        else f"One scale for all; the band is the 95 % interval, where there are {FEW} cases; dashed: the cutoff.",
+    )
+    figure = report.figures.add("months", frame, lambda frame: lines(frame, labels, series))
+    parts = [soft(frame.description), figure, _table(report, "month", values)]
+    return Section("months", "Over time", parts)
 
 
 def _every_month(known: list[str]) -> list[str]:
@@ -104,67 +89,58 @@ def _point(estimate: Estimate | None) -> Point:
 
 def specialties(report: Report) -> Section:
     """The section: a heat map of specialties."""
-    values = by_value(report, "specialty")
+    return _heat_map(report, "specialty", Section("specialties", "By specialty", []))
+
+
+def themes(report: Report) -> Section:
+    """The section: a heat map of themes."""
+    return _heat_map(report, "theme", Section("themes", "By theme", []))
+
+
+def _heat_map(report: Report, kind: str, section: Section) -> Section:
+    values = by_value(report, kind)
     if not values:
-        return Section("specialties", "By specialty", [missing(_LACKING["specialty"])])
+        return replace(section, parts=[missing(_LACKING[kind])])
     grid = [[_cell(estimate) for estimate in row] for row in values.values()]
     labels = [f"{value} ({max(e.n for e in row if e)})" for value, row in values.items()]
-    drawings = []
-    for which, places in report.parts(A_MAP):
-        frame = Frame(
-            _titled("Score by specialty", which),
-            "Mean score in per cent, a row for each specialty and a column for each model.",
-            note=(
-                "Mean scores in %; most cases that a model is scored on in brackets; dashed: fewer than "
-                f"{FEW} cases. Intervals and each n are in the table. {upper_first(report.basis)}."
-            ),
-        )
-        named = [report.models[k].label for k in places]
+    said = (
+        f"Mean scores in %; in brackets: the most cases that a model is scored on; dashed: fewer than {FEW} cases."
+    )
+    title = f"Score by {kind}"
+    return replace(
+        section,
+        parts=[
+            soft(said),
+            heat_map(report, section.name, title, said, labels, grid),
+            _table(report, kind, values),
+        ],
+    )
+
+
+def heat_map(
+    report: Report, name: str, title: str, said: str, labels: list[str], grid: list[list[Cell]]
+) -> Markup:
+    """A heat map with a column for each model, in parts that a sheet of paper holds."""
+    every = [cell for row in grid for cell in row]
+    drawn = []
+    for number, (which, places) in enumerate(report.parts(A_MAP), start=1):
         cells = [[row[k] for k in places] for row in grid]
-        drawings.append((which, matrix(frame, labels, named, cells, among=[c for row in grid for c in row])))
-    figure = report.figures.add_parts("specialties", "Scores by specialty", drawings)
-    return Section("specialties", "By specialty", [beside(figure, _table(report, "specialty", values))])
+        named = report.labels(places)
+
+        def draw(frame: Frame, named: list[str] = named, cells: list[list[Cell]] = cells) -> str:
+            return matrix(frame, labels, named, cells, among=every)
+
+        drawn.append(
+            report.figures.add(f"{name}-{number}" if number > 1 else name, report.frame(title + which, said), draw)
+        )
+    return Markup().join(drawn)
 
 
 def _cell(estimate: Estimate | None) -> Cell:
     if estimate is None or estimate.mean is None:
         return Cell(None)
-    tooltip = f"{percent(estimate.mean)} %, {percents(estimate.low, estimate.high)}, n={estimate.n}"
-    return Cell(estimate.mean, percent(estimate.mean), tooltip, estimate.few)
-
-
-def themes(report: Report) -> Section:
-    """The section: a radar of themes and its table."""
-    values = by_value(report, "theme")
-    if not values:
-        return Section("themes", "By theme", [missing(_LACKING["theme"])])
-    body = _table(report, "theme", values)
-    if len(values) < 3:
-        few = missing("A radar needs three themes; these cases have fewer.")
-        return Section("themes", "By theme", [few, body])
-    profiles = [
-        Polygon(model.label, [_share(row[place]) for row in values.values()])
-        for place, model in enumerate(report.models)
-    ]
-    most = max((v for one in profiles for v in one.values if v is not None), default=0.0)
-    labels = [f"{value} (n={max((e.n for e in row if e), default=0)})" for value, row in values.items()]
-    drawings = []
-    for which, places in report.parts():
-        frame = Frame(
-            _titled("Mean score by theme", which),
-            "Mean score of each model on each theme in per cent.",
-            note=(
-                "Scores in %. In brackets: the most cases that a model is scored on. Intervals and each n are "
-                f"in the table. {upper_first(report.basis)}."
-            ),
-        )
-        drawings.append((which, radar(frame, labels, [profiles[k] for k in places], most=most)))
-    figure = report.figures.add_parts("themes", "Scores by theme", drawings)
-    return Section("themes", "By theme", [beside(figure, body)])
-
-
-def _share(estimate: Estimate | None) -> float | None:
-    return None if estimate is None or estimate.mean is None else 100 * estimate.mean
+    long = f"{percent(estimate.mean)} ({percents(estimate.low, estimate.high)})"
+    return Cell(estimate.mean, percent(estimate.mean), long, f"{long}, n={estimate.n}", estimate.few)
 
 
 def others(report: Report) -> list[Section]:
@@ -178,4 +154,5 @@ def others(report: Report) -> list[Section]:
 
 
 def _table(report: Report, kind: str, values: Mapping[str, list[Estimate | None]]) -> Markup:
-    return render("slices.html", report=report, kind=kind, values=values)
+    drawn = kind in ("month", "theme", "specialty")
+    return render("slices.html", report=report, kind=kind, values=values, drawn=drawn)

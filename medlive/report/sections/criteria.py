@@ -1,0 +1,111 @@
+"""Which criteria are met: by axis and theme, the least met of all, and errors by axis (LiveMedBench, Table 3)."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from markupsafe import Markup
+
+from medlive.charts import Cell
+from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.scoring.score import FEW
+from medlive.report.html import Section, missing, render, soft
+from medlive.report.model import Report
+from medlive.report.sections.slices import heat_map
+
+MOST_LISTED: Final = 10
+"""Criteria that the table of each kind lists."""
+_NONE: Final = "No criterion is graded: nothing is known of what is met."
+_CAPTION: Final = (
+    "Share of the graded positive criteria that are met, in %; in brackets: the most that a model was graded on; "
+    f"dashed: fewer than {FEW}. No interval: errors by axis have theirs, over cases."
+)
+
+
+@dataclass(slots=True)
+class Count:
+    """How many of the graded were met."""
+
+    met: int = 0
+    graded: int = 0
+
+    def add(self, met: bool) -> None:
+        """Count a verdict."""
+        self.met += met
+        self.graded += 1
+
+    @property
+    def share(self) -> float:
+        """met / graded."""
+        return self.met / self.graded
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """A criterion and how many of the models that were graded on it met it."""
+
+    case: EvaluationCase
+    criterion: EvaluationCriterion
+    count: Count
+
+
+def met_by_criterion(report: Report) -> list[Rated]:
+    """Every criterion that any model was graded on."""
+    found: dict[tuple[str, str], Rated] = {}
+    for _, case, criterion, met in _verdicts(report):
+        found.setdefault((case.case_id, criterion.id), Rated(case, criterion, Count())).count.add(met)
+    return list(found.values())
+
+
+def met_by_kind(report: Report) -> dict[str, dict[int, Count]]:
+    """Each axis, then each theme → a model's place → its positive criteria; in the order of their names."""
+    found: defaultdict[tuple[str, str], defaultdict[int, Count]] = defaultdict(lambda: defaultdict(Count))
+    for place, case, criterion, met in _verdicts(report):
+        for kind, value in (("axis", criterion.axis), ("theme", case.theme)):
+            if value and criterion.points > 0:
+                found[kind, value][place].add(met)
+    return {f"{kind}: {value}": found[kind, value] for kind, value in sorted(found)}
+
+
+def _verdicts(report: Report) -> Iterator[tuple[int, EvaluationCase, EvaluationCriterion, bool]]:
+    for place, model in enumerate(report.models):
+        for score in model.cases:
+            for criterion in score.case.criteria:
+                if (met := score.met.get(criterion.id)) is not None:
+                    yield place, score.case, criterion, met
+
+
+def criteria(report: Report) -> Section:
+    """The section."""
+    rated = met_by_criterion(report)
+    if not rated:
+        return Section("criteria", "Criteria", [missing(_NONE)])
+    kinds = met_by_kind(report)
+    figure = Markup()
+    if kinds:
+        labels = [f"{name} ({max(c.graded for c in counts.values())})" for name, counts in kinds.items()]
+        grid = [[_cell(counts, k) for k in range(len(report.models))] for counts in kinds.values()]
+        figure = soft(_CAPTION) + heat_map(report, "criteria", "Share of criteria met", _CAPTION, labels, grid)
+    lists = render("criteria.html", report=report, least=_least_met(rated), harms=_most_met(rated), kinds=kinds,
+                   rated=rated)  # fmt: skip
+    return Section("criteria", "Criteria", [figure, lists, render("axes.html", report=report)])
+
+
+def _cell(counts: Mapping[int, Count], place: int) -> Cell:
+    if (count := counts.get(place)) is None:
+        return Cell(None)
+    text, of = f"{100 * count.share:.0f}", f"{count.met} of {count.graded}"
+    return Cell(count.share, text, f"{text} ({of})", f"{text} %, {of}", count.graded < FEW)
+
+
+def _least_met(rated: list[Rated]) -> list[Rated]:
+    """The positive criteria of the lowest share, of equals those of the most points."""
+    positive = [r for r in rated if r.criterion.points > 0]
+    return sorted(positive, key=lambda r: (r.count.share, -r.criterion.points, r.case.case_id))[:MOST_LISTED]
+
+
+def _most_met(rated: list[Rated]) -> list[Rated]:
+    """The negative criteria that any model met, of the highest share, of equals those of the worst points."""
+    negative = [r for r in rated if r.criterion.points < 0 and r.count.met]
+    return sorted(negative, key=lambda r: (-r.count.share, r.criterion.points, r.case.case_id))[:MOST_LISTED]

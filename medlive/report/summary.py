@@ -1,0 +1,105 @@
+"""The first three sentences of a report: who leads, how sure that is, and what is missing or wrong."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from medlive.evaluation.scoring.fresh import FreshScore
+from medlive.evaluation.scoring.score import FEW, ModelScore
+from medlive.report.html import format_p, percent, percents, points, points_around, some
+from medlive.report.model import Report, unpublishable
+from medlive.statistics.bootstrap import Comparison
+
+_LEVEL: Final = 0.05
+
+Ranked = Sequence[ModelScore | FreshScore]
+
+
+def summarise(report: Report) -> dict[str, str]:
+    """What each sentence is about, and the sentence.
+
+    The ranking after every cutoff goes first where it rests on enough cases.
+    """
+    table, fresh = report.table, report.table.fresh
+    ranked, pairs, where = _scored(table.models), table.comparisons, "On all cases"
+    if fresh is not None and (later := _scored(fresh.models)) and not later[0].overall.few:
+        ranked, pairs, where = later, fresh.comparisons, f"On cases posted after every cutoff ({fresh.after})"
+    leads, sure = "Nobody: no model has a score.", "No score, so no interval."
+    if ranked:
+        leads, sure = f"{where}, {_lead(ranked, pairs)}", _certainty(ranked, pairs)
+        first = _scored(table.models)[0]
+        if first.label != ranked[0].label:
+            leads += f" On all cases {first.label} is first with {percent(first.overall.mean)} %."
+    return {"Who leads": leads, "How sure": sure, "Missing or wrong": _missing(report)}
+
+
+def _scored(models: Ranked) -> Ranked:
+    return [model for model in models if model.overall.mean is not None]
+
+
+def tied_with(leader: str, others: Sequence[str], pairs: Sequence[Comparison]) -> list[str]:
+    """The others that are not significantly below the leader, those that nothing compares it with among them."""
+    below = {
+        c.second if c.first == leader else c.first
+        for c in pairs
+        if leader in (c.first, c.second)
+        and c.p_holm < _LEVEL
+        and (c.difference or 0.0) * (1 if c.first == leader else -1) > 0
+    }
+    return [other for other in others if other not in below]
+
+
+def _lead(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
+    first, others = ranked[0], [model.label for model in ranked[1:]]
+    score = first.overall
+    value = f"{percent(score.mean)} % (95 % interval {percents(score.low, score.high)}, n={score.n})"
+    if not others:
+        return f"{first.label} scores {value}; no other model is ranked."
+    tied = tied_with(first.label, others, pairs)
+    if not tied:
+        every = f"all {len(others)} other models" if len(others) > 1 else others[0]
+        return f"{first.label} leads with {value}, significantly ahead of {every}."
+    return f"{first.label} scores highest, {value}, and is tied with {some(tied)}."
+
+
+def _certainty(ranked: Ranked, pairs: Sequence[Comparison]) -> str:
+    first = ranked[0]
+    few = f" Fewer than {FEW} cases: no result." if first.overall.few else ""
+    if len(ranked) < 2:
+        return f"One model is compared with nothing; its interval rests on {first.overall.n} cases.{few}"
+    second = ranked[1].label
+    pair = next((c for c in pairs if {c.first, c.second} == {first.label, second}), None)
+    if pair is None or pair.difference is None:
+        return f"{first.label} and {second}, the next, have no scored case in common and are not compared.{few}"
+    better = pair if pair.first == first.label else pair.turned()
+    p = format_p(pair.p_holm)
+    return (
+        f"Over {second}, the next, it is {points(better.difference)} points of 100 "
+        f"({points_around(better.low, better.high)}) on {pair.n} common cases; p {p if p[0] == '<' else f'= {p}'} "
+        f"after Holm's correction for {len(pairs)} pair{'s' * (len(pairs) > 1)}.{few}"
+    )
+
+
+def _missing(report: Report) -> str:
+    table, rates = report.table, [model.rates for model in report.models]
+    found = []
+    if banned := [model.label for model in report.models if unpublishable(model)]:
+        found.append(f"not publishable: {some(banned)}")
+    found += [
+        f"{label} is {points(drop.difference)} points better up to its cutoff than after it"
+        for label, drop in table.drops.items()
+    ]
+    for count, total, what in (
+        (sum(r.ungraded for r in rates), sum(r.criteria for r in rates), "verdicts are ungraded"),
+        (sum(r.unanswered for r in rates), sum(r.cases for r in rates), "cases are unanswered"),
+    ):
+        if count:
+            found.append(f"{count:,} of {total:,} {what}")
+    if unknown := [model.label for model in report.models if model.cutoff is None]:
+        found.append(f"no cutoff is known for {some(unknown)}, so nothing shows what was seen in training")
+    if not report.metas:
+        found.append("the grader was not compared with people")
+    if table.warnings:
+        found.append(f"{len(table.warnings)} warning{'s' * (len(table.warnings) > 1)} below")
+    return (
+        "; ".join(found).join(("", ".")) if found else "Nothing: every answer is there and every criterion graded."
+    )
