@@ -42,9 +42,7 @@ _UNSAFE: Final = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800
 
 
 _PIECES: Final = re.compile(r"[\u1100-\uffff\U00010000-\U0010ffff]|[^\s\u1100-\U0010ffff]+|\s+")
-_CUT_AT_END: Final = re.compile(r"[\d.,-]*\d[.,-]?$")
-_CUT_AT_START: Final = re.compile(r"^[.,-]?\d[\d.,-]*")
-"""What is left of a number that was cut into."""
+_NUMBER: Final = re.compile(r"\d[\d.,]*(?:-\d[\d.,]*)*")
 _AFTER_HYPHEN: Final = re.compile(r"(?<=[^\W\d_]-)(?=[^\W\d_])")
 
 
@@ -108,15 +106,18 @@ def fit(text: str, room: float, size: int) -> str:
 
 
 def fit_middle(text: str, room: float, size: int) -> str:
-    """A text cut in its middle where it is too wide: names of models often differ at their end alone."""
+    """A text cut in its middle where it is too wide, but in no number: models' names often differ at their end."""
     if text_width(text, size) <= room:
         return text
     head, tail = text[: len(text) // 2], text[len(text) // 2 :]
     while (head or tail) and text_width(f"{head}…{tail}", size) > room:
         if len(head) > len(tail):
-            head = _CUT_AT_END.sub("", head[:-1]) if head[-1].isdigit() else head[:-1]
+            head = head[:-1]
         else:
-            tail = _CUT_AT_START.sub("", tail[1:]) if tail[0].isdigit() else tail[1:]
+            tail = tail[1:]
+    for number in _NUMBER.finditer(text):
+        head = text[: number.start()] if number.start() < len(head) < number.end() else head
+        tail = text[number.end() :] if number.start() < len(text) - len(tail) < number.end() else tail
     return f"{head.rstrip()}…{tail.lstrip()}"
 
 

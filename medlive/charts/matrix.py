@@ -98,12 +98,12 @@ def matrix(
 
 def _heads(out: Drawing, columns: Sequence[str], left: float, side: float) -> None:
     lying = [wrap(plain(column), side - 8, SMALL) for column in columns]
-    if all(len(rows) <= _HEAD_ROWS and "…" not in rows[-1] for rows in lying):
+    if all(len(rows) <= _HEAD_ROWS and "…" not in "".join(rows) for rows in lying):
         out.y += 15 * max(map(len, lying)) + 8
         for place, rows in enumerate(lying):
             for up, row in enumerate(reversed(rows)):
-                x, y = left + side * (place + 0.5), out.y - 7 - 15 * up
-                out.text(x, y, row, anchor="middle", classes="mc-s")
+                middle = left + side * (place + 0.5)
+                out.text(middle, out.y - 7 - 15 * up, row, anchor="middle", classes="mc-s")
         return
     heads = [fit_middle(plain(column), 210, SMALL) for column in columns]
     out.y += max(text_width(head, SMALL) for head in heads) + 8

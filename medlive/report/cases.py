@@ -1,8 +1,6 @@
 """The pages of a report that show cases: lists that can be filtered, and a page for each case."""
 
-import hashlib
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +12,7 @@ from medlive.evaluation.model import EvaluationCase, Grade
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import CaseScore, CaseState
 from medlive.evaluation.scoring.score import ModelScore
-from medlive.report.html import TEMPLATES, json_text, page, render, resource
+from medlive.report.html import file_name, json_text, page, render, resource
 from medlive.report.model import Report, judged
 from medlive.report.search import OWN, model_text, own_text, part_of, write_texts
 
@@ -70,13 +68,6 @@ def entries(report: Report) -> list[Entry]:
             cases.setdefault(score.case.case_id, score.case)
             found.setdefault(score.case.case_id, [None] * len(report.models))[place] = score
     return [Entry(cases[cid], tuple(found[cid])) for cid in sorted(found)]
-
-
-def file_name(case_id: str) -> str:
-    """A file name for a case's page: safe on every system, another one for every id."""
-    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
-    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
-    return f"{readable}-{digest}.html" if readable else f"{digest}.html"
 
 
 def list_name(number: int) -> str:
@@ -203,6 +194,3 @@ def _head(report: Report, entry: Entry) -> Markup:
     numbered = enumerate(zip(report.models, entry.scores, strict=True))
     standings = [(k, model, judged(model), score) for k, (model, score) in numbered if score is not None]
     return render("case.html", report=report, case=entry.case, about=about, standings=standings)
-
-
-TEMPLATES.filters["file_name"] = file_name

@@ -81,6 +81,13 @@ def around(low: float | None, high: float | None) -> str:
     return "–" if low is None or high is None else f"{f(low)} to {f(high)}"
 
 
+def file_name(case_id: str) -> str:
+    """A file name for a case's page: safe on every system, another one for every id."""
+    readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
+    digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
+    return f"{readable}-{digest}.html" if readable else f"{digest}.html"
+
+
 _NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
 
 
@@ -105,6 +112,7 @@ TEMPLATES: Final = Environment(
     trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True, auto_reload=False,
 )  # fmt: skip
 TEMPLATES.filters.update(
+    file_name=file_name,
     whole=whole,
     percent=percent,
     percents=percents,

@@ -19,7 +19,8 @@ from medlive.evaluation.asking.registry import load_registry
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.metrics import CaseState
 from medlive.evaluation.scoring.score import ScoreTable, load_graded, score_runs
-from medlive.report.cases import file_name
+from medlive.llm.engine import Usage
+from medlive.report.html import file_name
 from medlive.report.render import write_report
 from tests.support.runs import made_cases, made_run
 
@@ -34,6 +35,7 @@ EVIL = (
 )
 HOSTILE, LONG = "case-0007", "case-0008"
 MODELS, CASES = 3, 90
+TOOK = Usage(100, 0, 300, 0.01)
 CUTOFFS = {"model-1": {"cutoff": "2025-02", "cutoff_source": "its card", "confidence": "stated"}}
 
 
@@ -66,7 +68,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Site:
     cases = made_cases(CASES, months=6, change=spoilt)
     names = [f"model-0{EVIL[:40]}", "model-1", "model-2"]
     runs = [
-        made_run(cases, root / f"run{k}", name, 0.7 - 0.2 * k, drop=0.2, cutoff="2025-03")
+        made_run(cases, root / f"run{k}", name, 0.7 - 0.2 * k, drop=0.2, cutoff="2025-03", usage=TOOK)
         for k, name in enumerate(names)
     ]
     registry = load_registry(CUTOFFS)
@@ -236,7 +238,8 @@ def test_the_pages_own_policy_stops_markup_that_would_slip_through(
     context.close()
 
 
-LABELS = """() => Array.from(document.querySelectorAll("figure svg")).map((svg) => {
+LABELS = """() => Array.from(document.querySelectorAll("figure svg")).filter((e) => e.checkVisibility()).map(
+    (svg) => {
     const box = svg.getBoundingClientRect();
     const texts = Array.from(svg.querySelectorAll("text")).map((t) => [t.textContent, t.getBoundingClientRect()]);
     const outside = texts.filter(([, b]) => b.left < box.left - 1 || b.right > box.right + 1 ||
@@ -248,28 +251,70 @@ LABELS = """() => Array.from(document.querySelectorAll("figure svg")).map((svg) 
         const high = Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top);
         if (wide > 2 && high > 5) crossed.push(one + " | " + other);
     }));
-    const style = getComputedStyle(svg.querySelector("text"));
+    const sizes = Array.from(svg.querySelectorAll("text")).map((t) => parseFloat(getComputedStyle(t).fontSize));
     return { id: svg.closest("figure").id, width: box.width, height: box.height, outside, crossed,
-             visible: svg.checkVisibility(),
-             size: parseFloat(style.fontSize) * box.width / svg.viewBox.baseVal.width };
+             size: Math.min(...sizes) * box.width / svg.viewBox.baseVal.width };
 })"""
 
 
 def test_every_figure_is_seen_and_no_label_lies_on_another(opened: Callable[..., Any]) -> None:
     with opened("index.html") as page:
-        wide = page.evaluate(LABELS)
-        page.set_viewport_size({"width": 360, "height": 800})
-        narrow = page.evaluate(LABELS)
-    assert {figure["id"].removeprefix("figure-") for figure in wide} == {
-        "ranking", "months", "contamination", "specialties", "themes", "worst-cases", "theme-correlation",
-        "specialty-correlation",
-    }  # fmt: skip
-    for figure in wide + narrow:
-        assert figure["visible"], figure["id"]
+        seen = []
+        for width in (1400, 768, 360):
+            page.set_viewport_size({"width": width, "height": 800})
+            seen.append(page.evaluate(LABELS))
+    for figures in seen:
+        # Each once: the drawing for wide screens or the one for narrow ones.
+        assert sorted(figure["id"].removeprefix("figure-") for figure in figures) == [
+            "contamination", "criteria", "dollars", "months", "pairs", "ranking", "specialties",
+            "specialty-correlation", "theme-correlation", "themes", "tokens", "worst-cases",
+        ]  # fmt: skip
+    for figure in (figure for figures in seen for figure in figures):
         assert figure["outside"] == [], figure["id"]
         assert figure["crossed"] == [], figure["id"]
-        assert min(figure["width"], figure["height"]) > 100
-        assert figure["size"] > 9
+        assert min(figure["width"], figure["height"]) > 80
+        assert figure["size"] > 8
+
+
+def test_figures_fill_the_width_of_a_page(opened: Callable[..., Any]) -> None:
+    shares = """() => {
+        const whole = document.querySelector("main").getBoundingClientRect().width;
+        const shown = Array.from(document.querySelectorAll("section > figure, section > .figures"));
+        return shown.map((e) => [e.id || e.className, e.getBoundingClientRect().width / whole,
+            Array.from(e.querySelectorAll("svg")).filter((svg) => svg.checkVisibility()).reduce(
+                (most, svg) => Math.max(most, svg.getBoundingClientRect().right), 0) / innerWidth]); }"""
+    with opened("index.html", scripts=False) as page:
+        for width in (1400, 768, 390):
+            page.set_viewport_size({"width": width, "height": 800})
+            found = page.evaluate(shares)
+            assert len(found) == 9, found
+            for name, share, right in found:
+                assert share > 0.99, (name, width)
+                assert right > 0.9, (name, width)
+
+
+NUMBERS = r"""() => { const found = [], main = document.querySelector("main");
+    const walk = document.createTreeWalker(main, NodeFilter.SHOW_TEXT);
+    for (let node; (node = walk.nextNode());) for (const number of node.data.matchAll(/\d+(-\d+)+/g)) {
+        const range = document.createRange();
+        range.setStart(node, number.index);
+        range.setEnd(node, number.index + number[0].length);
+        const lines = Array.from(range.getClientRects());
+        if (node.parentElement.checkVisibility()) found.push([number[0], new Set(lines.map((r) => r.top)).size]);
+    }
+    return found; }"""
+
+
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_name_is_broken_inside_a_number(browser: Any, wide_site: Path, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 800})
+    page = context.new_page()
+    page.goto(wide_site.as_uri())
+    found = page.evaluate(NUMBERS)
+    assert sum(number.endswith("-2025-12-11") for number, _ in found) > 20
+    assert [number for number, lines in found if lines > 1] == []
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    context.close()
 
 
 def rows(page: Any) -> list[str]:
@@ -410,7 +455,7 @@ def wide_site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A report of more models than one part of a figure or table holds, with names as long as real ones."""
     root = tmp_path_factory.mktemp("wide")
     cases = made_cases(12, months=4)
-    names = [f"A-Model-With-A-Name-Of-Usual-Length-{k}" for k in range(13)]
+    names = [f"A-Model-With-A-Name-Of-Usual-Length-{k}-2025-12-11" for k in range(13)]
     runs = [made_run(cases, root / f"run{k}", name, 0.8 - 0.05 * k) for k, name in enumerate(names)]
     table = score_runs([load_graded(run) for run in runs], draws=20)
     return write_report(table, root / "out", case_pages=False).page
@@ -431,7 +476,9 @@ def test_many_models_fit_a_sheet_of_paper_with_all_that_is_shut_on_a_screen(brow
         assert right <= 704, name
         assert seen, name
         assert kind == "TABLE" or height < 1031, name
-    assert {f"figure-{name}" for name in ("months-3", "themes-3", "ranking-2")} <= {name for _, name, *_ in found}
+    assert {f"figure-{name}" for name in ("months", "themes", "ranking", "pairs")} <= {
+        name for _, name, *_ in found
+    }
     context.close()
 
 

@@ -18,6 +18,7 @@ from medlive.evaluation.model import (
     grade_keys,
 )
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
+from medlive.llm.engine import Usage
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 
 MADE_AT = datetime(2026, 11, 21, tzinfo=UTC)
@@ -73,10 +74,11 @@ def made_cases(
 def made_run(
     cases: CaseSet, out: Path, model: str, skill: float, *,
     seed: int = 1, drop: float = 0.0, cutoff: str = "9999", template: str = "livemedbench-v1",
-    missing: bool = True, words: int = 30,
+    missing: bool = True, words: int = 30, usage: Usage | None = None,
 ) -> Path:  # fmt: skip
     """A run of a model that meets a positive criterion with probability `skill`, less `drop` for cases from the
-    month `cutoff` on. With `missing`, a few answers are refused, cut or empty and a few verdicts ungraded."""
+    month `cutoff` on, each answer of which took `usage`. With `missing`, a few answers are refused, cut or empty
+    and a few verdicts ungraded."""
     rng = random.Random(f"{model}{seed}")
     run = create_run(out, cases, ModelUse(model), TemplateUse(name=template, digest="sha256:" + "1" * 64), MADE_AT)
     answers = []
@@ -87,7 +89,8 @@ def made_run(
         said = "建议先休息，减少上下楼。" if case.language == "zh" else "Please rest the knee and avoid stairs."
         text = "" if state is AnswerState.EMPTY else " ".join([said] * max(1, words // 8))
         finish = {AnswerState.TRUNCATED: "length", AnswerState.REFUSED: "refusal"}.get(state, "stop")
-        answers.append(Answer(case.case_id, state, text, finish, model))
+        took = usage.as_json() if usage else {}
+        answers.append(Answer(case.case_id, state, text, finish, model, usage=took))
     with open_log(out / RESPONSES) as log:
         for answer in answers:
             log.add(answer.row())

@@ -1,6 +1,8 @@
 """The report's charts: to scale, inside their edges, whole with any text, and readable without colour."""
 
 import re
+from dataclasses import replace
+from itertools import pairwise
 from xml.etree import ElementTree
 
 import pytest
@@ -8,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from medlive.charts import (
+    WIDE,
     WIDTH,
     Cell,
     Frame,
@@ -16,13 +19,13 @@ from medlive.charts import (
     IntervalRow,
     Line,
     Point,
-    Polygon,
     Scale,
     intervals,
     lines,
     matrix,
-    radar,
 )
+from medlive.charts.bars import ticks_of
+from medlive.charts.drawing import fit_middle
 
 SVG = "{http://www.w3.org/2000/svg}"
 FRAME = Frame("A title", "What it shows.")
@@ -59,14 +62,14 @@ def interval(draw: st.DrawFn) -> Interval | None:
     if draw(st.booleans()):
         return None
     low, value, high = sorted(draw(st.tuples(values, values, values)))
-    return Interval(value, low, high, draw(texts), draw(st.booleans()))
+    return Interval(value, low, high, draw(texts), draw(texts), draw(st.booleans()))
 
 
-frames = st.builds(Frame, texts, texts, texts, texts)
+frames = st.builds(Frame, texts, texts, texts, texts, st.sampled_from([WIDTH, WIDE]))
 
 
 @settings(max_examples=30)
-@given(frames, st.lists(texts, min_size=1, max_size=3), st.data())
+@given(frames, st.lists(texts, min_size=1, max_size=2), st.data())
 def test_intervals_of_any_text_and_value_stay_inside(frame: Frame, names: list[str], data: st.DataObject) -> None:
     row = st.builds(IntervalRow, texts, st.lists(interval(), min_size=len(names), max_size=len(names)))
     groups = data.draw(st.lists(st.builds(IntervalGroup, texts, st.lists(row, max_size=3)), max_size=3))
@@ -84,62 +87,85 @@ def test_lines_and_matrices_of_any_text_and_value_stay_inside(
     )  # fmt: skip
     line = st.builds(
         Line, texts, st.lists(point, min_size=len(months), max_size=len(months)),
-        st.none() | st.integers(1, len(months)), texts,
+        st.none() | st.integers(1, len(months)),
     )  # fmt: skip
-    drawn(lines(frame, months, data.draw(st.lists(line, max_size=3))))
+    drawn(lines(frame, months, data.draw(st.lists(line, max_size=9))))
 
-    cell = st.builds(Cell, st.none() | values, st.sampled_from(["", "57", "-.31", "1.00"]), texts, st.booleans())
+    short = st.sampled_from(["", "57", "-.31", "1.00"])
+    cell = st.builds(Cell, st.none() | values, short, texts, texts, st.booleans())
     grid = [data.draw(st.lists(cell, min_size=len(months), max_size=len(months))) for _ in months]
     drawn(matrix(frame, months, months, grid, scale=data.draw(st.sampled_from(Scale))))
 
 
-@settings(max_examples=30)
-@given(frames, st.lists(texts, min_size=3, max_size=8), st.data())
-def test_radars_of_any_text_and_value_stay_inside(frame: Frame, axes: list[str], data: st.DataObject) -> None:
-    polygon = st.builds(
-        Polygon,
-        texts,
-        st.lists(st.none() | st.floats(0, 1, allow_subnormal=False), min_size=len(axes), max_size=len(axes)),
-    )
-    drawn(radar(frame, axes, data.draw(st.lists(polygon, max_size=6))))
-
-
-def test_bars_and_their_intervals_are_to_one_scale_below_zero_too() -> None:
+@pytest.mark.parametrize("width", [WIDTH, WIDE])
+def test_marks_and_their_intervals_are_to_one_scale_that_reaches_past_them(width: int) -> None:
     rows = [
         IntervalRow("a", [Interval(0.4, 0.3, 0.5, "a"), None]),
         IntervalRow("b", [Interval(-0.2, -0.3, 0.1), None]),
     ]
-    root = drawn(intervals(FRAME, ["all", "after"], [IntervalGroup("tie group 1", rows)]))
-    first, second = of(root, "mc-v0")[1:]  # the legend's comes first
-    size = float(first.get("width", "nan"))
-    assert float(second.get("width", "nan")) == pytest.approx(size / 2, abs=0.2)
-    zero = float(first.get("x", "nan"))
-    assert float(second.get("x", "nan")) == pytest.approx(zero - size / 2, abs=0.2)
-    spans = [e for e in of(root, "mc-e") if e.get("y1") == e.get("y2")]
-    ends = [(float(e.get("x1", "nan")), float(e.get("x2", "nan"))) for e in spans]
-    expected = [(0.3, 0.5), (-0.3, 0.1)]
-    assert ends == [tuple(pytest.approx(zero + v / 0.4 * size, abs=0.3) for v in pair) for pair in expected]
+    frame = replace(FRAME, width=width)
+    root = drawn(intervals(frame, ["all", "after"], [IntervalGroup("tie group 1", rows)], origin=0.0))
+    ticks = {
+        float(t.text): float(t.get("x", "nan"))
+        for t in root.iter(f"{SVG}text")
+        if re.fullmatch(r"-?[\d.]+", t.text or "")
+    }
+    low, high = min(ticks), max(ticks)
+    assert (low, high) == (pytest.approx(-0.4, abs=0.11), pytest.approx(0.6, abs=0.11))
+    unit = (ticks[high] - ticks[low]) / (high - low)
+    first, second = (float(e.get("cx", "nan")) for e in of(root, "mc-v0")[1:])  # the legend's comes first
+    spans = [e for e in of(root, "mc-e0") if e.get("y1") == e.get("y2")][1:]
+    found = [first, second, *(float(e.get(x, "nan")) for e in spans for x in ("x1", "x2"))]
+    expected = [0.4, -0.2, 0.3, 0.5, -0.3, 0.1]
+    assert [(x - ticks[0.0]) / unit for x in found] == pytest.approx(expected, abs=0.005)
+    (zero,) = of(root, "mc-z")
+    assert float(zero.get("x1", "nan")) == pytest.approx(ticks[0.0], abs=0.1)
     assert "tie group 1" in [t.text for t in root.iter(f"{SVG}text")]
 
 
+@given(st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.integers(2, 9))
+def test_an_axis_ends_on_round_values_past_the_data(low: float, span: float, about: int) -> None:
+    ticks = ticks_of(low, low + span, about)
+    steps = [b - a for a, b in pairwise(ticks)]
+    assert ticks[0] <= low + 1e-6 * span
+    assert ticks[-1] >= low + span * (1 - 1e-6)
+    assert steps == pytest.approx([steps[0]] * len(steps), rel=1e-6)
+    assert ticks[1] > low
+    assert ticks[-2] < low + span
+
+
 def test_series_of_intervals_differ_in_more_than_colour() -> None:
-    svg = intervals(FRAME, ["a", "b", "c"], [IntervalGroup("", [IntervalRow("r", [Interval(0.5)] * 3)])])
-    style = svg.split("<style>")[1].split("</style>")[0].split("@media")[-2]
-    rules = {k: re.search(rf"\.mc-v{k}\{{([^}}]*)\}}", style) for k in range(3)}
-    shapes = {re.sub(r"#[0-9a-f]+", "", rule[1]) for rule in rules.values() if rule}
-    assert len(shapes) == 3
+    svg = intervals(FRAME, ["a", "b"], [IntervalGroup("", [IntervalRow("r", [Interval(0.5)] * 2)])])
+    root = drawn(svg)
+    assert [{e.tag for e in of(root, f"mc-v{k}")} for k in range(2)] == [{f"{SVG}circle"}, {f"{SVG}rect"}]
 
 
 def test_points_of_few_cases_are_hollow_and_have_no_band_and_gaps_stay_gaps() -> None:
     points = [Point(0.5, 0.4, 0.6, 40), Point(0.6, 0.5, 0.7, 50), Point(None), Point(0.2, 0.0, 0.9, 3, True)]
-    root = drawn(lines(FRAME, ["1", "2", "3", "4"], [Line("m", points, mark=2, mark_text="cutoff")]))
-    assert (len(of(root, "mc-d")), len(of(root, "mc-o"))) == (2, 1)
+    root = drawn(lines(FRAME, ["1", "2", "3", "4"], [Line("m", points, mark=2)]))
+    # A filled mark each in the legend and at the cutoff.
+    assert (len(of(root, "mc-0")), len(of(root, "mc-o0"))) == (2 + 2, 1)
     (band,) = of(root, "mc-a")
     assert len(re.findall("[ML]", band.get("d", ""))) == 4
-    assert len([e for e in of(root, "mc-l") if e.tag == f"{SVG}path"]) == 1
+    # The legend's, the cutoff's, and two stretches.
+    assert len(of(root, "mc-l0")) == 4
     heights = [float(e.get("height", "nan")) for e in of(root, "mc-n")]
     assert heights == pytest.approx([14 * n / 50 for n in (40, 50, 3)], abs=0.2)
-    assert "cutoff" in [t.text for t in root.iter(f"{SVG}text")]
+
+
+@pytest.mark.parametrize("count", [2, 6, 7, 38])
+def test_up_to_six_lines_lie_in_one_plot_and_more_in_a_plot_each_on_one_scale(count: int) -> None:
+    values = [[10.0 + k, 20.0 + k] for k in range(count)]
+    series = [Line(f"m{k}", [Point(v, v - 5, v + 5, 50) for v in pair]) for k, pair in enumerate(values)]
+    root = drawn(lines(replace(FRAME, width=WIDE), ["1", "2"], series))
+    assert {line.label for line in series} <= {t.text for t in root.iter(f"{SVG}text")}
+    ticks = [t.text for t in root.iter(f"{SVG}text") if t.get("text-anchor") == "end"]
+    plots = 1 if count <= 6 else count
+    assert ticks == ticks[: len(ticks) // plots] * plots
+    assert len(of(root, "mc-a")) == (0 if plots == 1 else count)
+    if plots == 1:
+        shapes = {tuple(re.findall(r"[ML]", of(root, f"mc-{k}")[0].get("d", ""))) for k in range(count)}
+        assert all(len(of(root, f"mc-{k}")) == 3 for k in range(count)), shapes
 
 
 def test_a_matrix_writes_every_number_and_shades_in_its_order() -> None:
@@ -182,17 +208,22 @@ def test_a_long_note_is_written_to_its_end() -> None:
 
 
 def test_charts_read_beside_one_another_share_a_scale() -> None:
-    high, low = Line("h", [Point(0.9, 0.8, 1.0, 50)] * 2), Line("l", [Point(0.1, 0.0, 0.2, 25)] * 2)
-    alone, among = (drawn(lines(FRAME, ["1", "2"], [low], among=a)) for a in ((), (high, low)))
-    assert [float(e.get("height", "nan")) for e in of(alone, "mc-n")] == pytest.approx([14, 14], abs=0.2)
-    assert [float(e.get("height", "nan")) for e in of(among, "mc-n")] == pytest.approx([7, 7], abs=0.2)
-    assert "0.5" in [t.text for t in among.iter(f"{SVG}text")]
     row = [IntervalGroup("", [IntervalRow("r", [Interval(0.2, 0.1, 0.3, "x")])])]
-    wide = [
-        float(of(drawn(intervals(FRAME, ["a"], row, most=most)), "mc-v0")[0].get("width", "0"))
-        for most in (0, 0.6)
-    ]
-    assert wide[0] == pytest.approx(2 * wide[1], abs=0.2)
+    spans = []
+    for ends in ((), (0.9,)):
+        root = drawn(intervals(FRAME, ["a"], row, ends=ends))
+        spans += [float(e.get("x2", "0")) - float(e.get("x1", "0")) for e in of(root, "mc-e0")[:1]]
+    assert spans[0] > 2 * spans[1]
+
+
+def test_a_name_is_never_cut_inside_a_number() -> None:
+    name = "gemini-2.5-pro-preview-2025-12-11-and-some-more-of-it-20251211-eu"
+    for room in range(60, 400, 7):
+        head, _, tail = fit_middle(name, room, 12).partition("…")
+        numbers = r"\d[\d.]*(?:-\d+)*"
+        assert set(re.findall(numbers, f"{head} {tail}")) <= set(re.findall(numbers, name)), (head, tail)
+        assert name.startswith(head)
+        assert name.endswith(tail)
 
 
 def test_a_scale_of_intervals_is_named() -> None:
@@ -202,31 +233,12 @@ def test_a_scale_of_intervals_is_named() -> None:
     ]
 
 
-def test_a_radars_corners_lie_as_far_out_as_their_values() -> None:
-    root = drawn(radar(FRAME, ["a", "b", "c"], [Polygon("m", [1.0, 0.5, 0.25])], most=1.0))
-    rim = of(root, "mc-r")[-1]
-    whole = next(e for e in of(root, "mc-r0") if (e.get("d") or "").endswith("Z"))
-
-    def corners(e: ElementTree.Element) -> list[tuple[float, float]]:
-        found = [float(n) for n in re.findall(r"-?\d+(?:\.\d+)?", e.get("d", ""))]
-        return list(zip(found[0::2], found[1::2], strict=True))
-
-    middle = tuple(sum(c[k] for c in corners(rim)) / 3 for k in (0, 1))
-    far = [((x - middle[0]) ** 2 + (y - middle[1]) ** 2) ** 0.5 for x, y in corners(whole)]
-    assert far[1] / far[0] == pytest.approx(0.5, abs=0.01)
-    assert far[2] / far[0] == pytest.approx(0.25, abs=0.01)
-
-
 def test_what_cannot_be_drawn_is_refused() -> None:
-    with pytest.raises(ValueError, match="at most 3"):
-        intervals(FRAME, list("abcd"), [])
+    with pytest.raises(ValueError, match="at most 2"):
+        intervals(FRAME, list("abc"), [])
     with pytest.raises(ValueError, match="value for each series"):
         intervals(FRAME, ["a"], [IntervalGroup("", [IntervalRow("r", [])])])
     with pytest.raises(ValueError, match="point for each"):
         lines(FRAME, ["1"], [Line("m", [])])
     with pytest.raises(ValueError, match="a cell for each"):
         matrix(FRAME, ["r"], ["c"], [[]])
-    with pytest.raises(ValueError, match="at least 3"):
-        radar(FRAME, ["a", "b"], [])
-    with pytest.raises(ValueError, match="at most 6"):
-        radar(FRAME, ["a", "b", "c"], [Polygon("m", [1, 1, 1])] * 7)

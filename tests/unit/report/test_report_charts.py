@@ -1,11 +1,9 @@
 """What a report asks of its charts: whole names, labels apart, a colour scale that tells two ends."""
 
 import re
-from itertools import pairwise
 from xml.etree import ElementTree
 
-from medlive.charts import Cell, Frame, Polygon, Scale, matrix, radar
-from medlive.rubric.model import Theme
+from medlive.charts import Cell, Frame, Scale, matrix
 
 SVG = "{http://www.w3.org/2000/svg}"
 FRAME = Frame("t", "d")
@@ -18,25 +16,6 @@ def texts(svg: str) -> list[tuple[str, float]]:
 
 def shades(svg: str) -> list[str]:
     return re.findall(r'class="mc-(h\d)', svg)
-
-
-def test_a_radars_rings_are_labelled_apart_however_low_the_scores_and_few_the_axes() -> None:
-    for count in (3, 5, 8):
-        for most in (0.0, 1.2, 3.9, 40.0, 100.0):
-            drawn = texts(radar(FRAME, [f"a{k}" for k in range(count)], [Polygon("m", [most] * count)]))
-            rings = sorted(y for text, y in drawn if re.fullmatch(r"[\d.]+", text))
-            assert len(rings) >= 2
-            assert all(b - a >= 14 for a, b in pairwise(rings)), (count, most)
-
-
-def test_a_radar_writes_every_theme_whole() -> None:
-    for places in ((0, 1, 2, 3, 4), (2, 3, 4), (1, 0, 2)):
-        axes = [f"{list(Theme)[k]} (n=1234)" for k in places]
-        said = " ".join(text for text, _ in texts(radar(FRAME, axes, [Polygon("m", [50.0] * len(axes))])))
-        assert "…" not in said
-        for axis in axes:
-            # Broken only at a space, or after a hyphen.
-            assert axis in said.replace("- ", "-"), axis
 
 
 def test_a_colour_scale_names_two_ends_that_differ_or_none() -> None:
