@@ -7,7 +7,7 @@ its own names of keys. Inspect's is the installed one, behind its mock model; ea
 given to it as its fields, a line each, with `GRADE: C` or `GRADE: I` last, which is what its prompt asks for. A
 reply that then still has a brace is about JSON alone and not put to it. Replies of very many characters are left
 out: HealthBench's pattern would take hours on ten megabytes of blanks. Exit status 1 where medlive reads one
-wrongly, or leaves a clear one unread.
+wrongly, or leaves a clear one unread; 3 where Inspect is absent.
 """
 
 import asyncio
@@ -16,11 +16,8 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-
-from inspect_ai.model import ChatMessageUser, ModelName, ModelOutput, ModelUsage, get_model
-from inspect_ai.scorer import Target, model_graded_qa
-from inspect_ai.solver import TaskState
 
 sys.path[:0] = [str(Path(__file__).parents[1])]
 
@@ -84,6 +81,10 @@ def as_grade(reply: str) -> str | None:
 
 async def inspect(replies: Sequence[str]) -> list[bool | None]:
     """What Inspect's scorer makes of each reply; None: unscored."""
+    from inspect_ai.model import ChatMessageUser, ModelName, ModelOutput, ModelUsage, get_model
+    from inspect_ai.scorer import Target, model_graded_qa
+    from inspect_ai.solver import TaskState
+
     usage = ModelUsage(input_tokens=1, output_tokens=1, total_tokens=2)
     outputs = [ModelOutput.from_content("mockllm/model", reply) for reply in replies]
     for output in outputs:
@@ -109,6 +110,9 @@ def row(kind: str, asked: Sequence[tuple[Case, bool | None]]) -> str:
 
 def main() -> int:
     """Print the table; the exit status says whether medlive read all as meant."""
+    if find_spec("inspect_ai") is None:
+        print("Inspect is absent: install the extra integrations", file=sys.stderr)
+        return 3
     every = list(cases())
     plain: list[Callable[[Case], bool | None]] = [
         lambda case: read("criterion", case.reply, case.language).pop(),
