@@ -3,7 +3,7 @@
 import errno
 import json
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +109,12 @@ class LogWriter:
                 os.ftruncate(self._file, self._size)
                 raise
         self._size += len(data)
+
+
+def some(names: Sequence[str], most: int = 5) -> str:
+    """The first names for a message, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 def read_bytes(path: Path) -> bytes:

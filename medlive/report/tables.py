@@ -3,15 +3,16 @@
 import csv
 import io
 import json
-import os
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import BadInput, MissingExtra
+from medlive.errors import MissingExtra
 from medlive.evaluation.asking.registry import Cutoff
+from medlive.evaluation.log import writing
+from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, Mix, ModelContamination
 from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
 
@@ -200,27 +201,24 @@ def _sound(value: Any) -> Any:
 
 WRITERS: Final[Mapping[str, Callable[[ScoreTable, str | None], bytes]]] = {
     "tsv": lambda table, kind: month_table(table).tsv().encode("utf-8", "backslashreplace"),
-    "json": lambda table, kind: _json(scores_json(table)),
+    "json": lambda table, kind: json_bytes(scores_json(table)),
     "csv": lambda table, kind: scores_csv(table, kind).encode("utf-8", "backslashreplace"),
     "parquet": scores_parquet,
 }
 """Format → the bytes of a table in it, of one kind of slice where the format has rows."""
 
 
-def _json(value: Any) -> bytes:
+def json_bytes(value: Any) -> bytes:
+    """A value as an indented JSON file."""
     text = json.dumps(value, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
     return text.encode("utf-8", "backslashreplace")
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, or leave what was there. Raises BadInput when it cannot be written."""
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    """Write a file, or leave what was there. Raises BadInput, DiskFull."""
+    with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
-        partial.write_bytes(data)
-        os.replace(partial, path)
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be written: {exc.strerror or exc}") from exc
+        folder.write_whole(path, data)
 
 
 def contamination_json(table: ContaminationTable) -> dict[str, Any]:

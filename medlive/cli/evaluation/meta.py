@@ -1,6 +1,5 @@
 """`medlive eval meta`: how far a run's grading can be trusted."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +64,7 @@ def meta(
     """
     from medlive.evaluation.agreement.case_ratings import quality as read_quality
     from medlive.evaluation.agreement.meta import meta_run
-    from medlive.report.tables import write_whole
+    from medlive.report.tables import json_bytes, write_whole
 
     _check_options(sheets, quality, people, others, out)
     file = None if out is None else out / ("quality.json" if quality else "meta.json")
@@ -83,8 +82,7 @@ def meta(
             baselines=others.baseline or (), against=others.against or (), top=top, draws=draws, seed=seed,
         )  # fmt: skip
     if file is not None:
-        text = json.dumps(found.as_json(), ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-        write_whole(file, text.encode("utf-8", "backslashreplace"))
+        write_whole(file, json_bytes(found.as_json()))
     show = _show_quality if quality else _show
     print_result(found.as_json(), as_json, lambda: show(found), notes=found.notes)
 

@@ -292,11 +292,9 @@ def contamination(
     The cutoffs stand in the tables [candidates."MODEL"] of config/models.toml; a model without one is "unknown".
     docs/contamination.md defines every figure.
     """
-    import json
-
     from medlive.evaluation.scoring.contamination import contamination as analyse
     from medlive.evaluation.scoring.contamination import score_arms
-    from medlive.report.tables import arms_rows, contamination_json, write_whole
+    from medlive.report.tables import arms_rows, contamination_json, json_bytes, write_whole
 
     if out is not None:
         new_file(out, replace)
@@ -306,8 +304,7 @@ def contamination(
     arms = score_arms(table, registry)
     plain = contamination_json(found) | {"open_book_against_closed": arms_rows(arms)}
     if out is not None:
-        text = json.dumps(plain, ensure_ascii=False, indent=2, allow_nan=False) + "\n"
-        write_whole(out, text.encode("utf-8", "backslashreplace"))
+        write_whole(out, json_bytes(plain))
         say(f"written: {out}")
     notes = [f"{model.label}: {note}" for model in found.models if model.cutoff for note in model.notes]
     on = rests_on([model.run for model in table.models])

@@ -25,7 +25,7 @@ from typing import Any, Final
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows, mediqa_rows
-from medlive.evaluation.log import read_bytes
+from medlive.evaluation.log import read_bytes, some
 from medlive.evaluation.tables import FORMAT_HINT, decode_text, read_table
 
 MOST_FAULTS: Final = 5
@@ -140,9 +140,9 @@ class RatingCollector:
             raise BadInput(f"{name} has no ratings", hint=FORMAT_HINT)
         undecided = sum(met is None for given in self.verdicts.values() for met in given.values()) + self.unscored
         notes = {
-            f"{len(self.again)} ratings are duplicates and count once ({_some(self.again)})": self.again,
+            f"{len(self.again)} ratings are duplicates and count once ({some(self.again)})": self.again,
             f"{len(self.foreign)} items belong to another run, or to changed answers or criteria; left out "
-            f"({_some(self.foreign)})": self.foreign,
+            f"({some(self.foreign)})": self.foreign,
             f"{undecided} ratings have no decision and count neither as met nor as not met": undecided,
         }
         found = [*self.notes, *(note for note, holds in notes.items() if holds)]
@@ -152,10 +152,6 @@ class RatingCollector:
             name, digest, "mixed" if len(self.formats) > 1 else next(iter(self.formats)), tuple(self.ratings),
             self.verdicts, self.scores, self.lines, (*found, *_similar_names(self.ratings)),
         )  # fmt: skip
-
-
-def _some(lines: Sequence[str]) -> str:
-    return ", ".join(lines[:MOST_FAULTS]) + (" …" if len(lines) > MOST_FAULTS else "")
 
 
 def _similar_names(raters: Iterable[str]) -> list[str]:

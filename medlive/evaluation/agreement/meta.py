@@ -38,13 +38,13 @@ from medlive.evaluation.agreement.sheets import items_of, places_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
+from medlive.evaluation.log import some
 from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
 
 DRAWS: Final = 1000
-_NAMED: Final = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,9 +282,7 @@ def _note_unknown(run: GradedRun, people: HumanRatings, known: set[Place], notes
         )
     for what, keys in unknown.items():
         if keys:
-            more = f" and {len(keys) - _NAMED} more" if len(keys) > _NAMED else ""
-            shown = ", ".join(keys[:_NAMED])
-            notes.append(f"{people.name}: {what} that are not in this run, left out: {shown}{more}")
+            notes.append(f"{people.name}: {what} that are not in this run, left out: {some(keys)}")
 
 
 def _grader_code(run: GradedRun, place: Place) -> int:

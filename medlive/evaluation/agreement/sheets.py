@@ -18,6 +18,7 @@ from medlive.digest import digest_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement.humans import HumanRatings
 from medlive.evaluation.cases.benchmarks import Place
+from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.runs.folder import open_run
 
@@ -157,7 +158,7 @@ def put_sheets(
     paths = _paths(folder, raters)
     sheets = {path: _rows(rater, cases, seed, mix) for rater, path in paths.items()}
     how = folder / "how-to-rate.txt"
-    try:
+    with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
         text = files("medlive.evaluation.agreement").joinpath(guide).read_text("utf-8")
         how.write_text(text, encoding="utf-8-sig")
@@ -166,8 +167,6 @@ def put_sheets(
                 writer = csv.DictWriter(out, columns, restval="", extrasaction="ignore")
                 writer.writeheader()
                 writer.writerows({name: _cell(text) for name, text in row.items()} for row in rows)
-    except OSError as exc:
-        raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     first = next(iter(sheets.values()))
     cut = sum(len(text) >= MOST_CELL for row in first for text in row.values())
     return Sheets((how, *sheets), len(first), len(cases), cut)

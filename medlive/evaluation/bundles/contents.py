@@ -4,7 +4,6 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
@@ -24,7 +23,7 @@ from medlive.evaluation.bundles.bundle import (
 )
 from medlive.evaluation.bundles.files import BUNDLE, CASES, EVIDENCE_FILE, RUN, SCORES, parse_document, parse_model
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.cases.selection import Selection, day_of, select
+from medlive.evaluation.cases.selection import Selection, day_of, is_day, select
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES, CasesUse, EvidenceUse, RunInfo
 from medlive.evaluation.runs.templates import TEMPLATES, WITHOUT_EVIDENCE, Evidence, Snippet, load_template
@@ -323,15 +322,8 @@ def _snippet_faults(
             yield f"{what}: a corpus of the index", printable(one.corpus)[:80]
         if one.date is None and not use.undated:
             yield f"{what}: a date", "none"
-        if one.date is not None and (not _is_day(one.date) or (day is not None and one.date > day)):
+        if one.date is not None and (not is_day(one.date) or (day is not None and one.date > day)):
             yield f"{what}: a date not after its case's ({day})", printable(one.date)[:40]
-
-
-def _is_day(text: str) -> bool:
-    try:
-        return date.fromisoformat(text).isoformat() == text
-    except ValueError:
-        return False
 
 
 def answers(state: Verification, out: Faults) -> None:

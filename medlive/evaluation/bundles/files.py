@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.bundles.public import is_count
+from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
 from medlive.evaluation.runs.templates import EVIDENCE
@@ -115,7 +116,7 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
             raise UsageError(f"{out} already exists and is not this bundle", hint="choose another --out")
         return
     partial = out.with_name(f".{out.name}.partial")
-    try:
+    with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
         if out.suffix.lower() == ".zip":
             partial.write_bytes(archive(files))
@@ -125,8 +126,6 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
             for name, data in files.items():
                 (partial / name).write_bytes(data)
         os.replace(partial, out)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
 
 
 def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from medlive import __version__
-from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
+from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.bundles import contents, verdicts
 from medlive.evaluation.bundles import files as bundle_files
 from medlive.evaluation.bundles.bundle import (
@@ -22,6 +22,7 @@ from medlive.evaluation.bundles.bundle import (
 )
 from medlive.evaluation.bundles.contents import Verification, require
 from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, encode_document, encode_row
+from medlive.evaluation.log import writing
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
@@ -239,12 +240,10 @@ def unbundle(report: BundleReport, out: Path) -> RunFolder:
         # Last, since it makes the folder a run.
         "run.json": encode_document(run.run.info.model_dump(mode="json")),
     }
-    try:
+    with writing(out):
         if out.is_symlink() or (out.exists() and (not out.is_dir() or any(out.iterdir()))):
             raise UsageError(f"{out} is not empty", hint="name a new folder")
         out.mkdir(parents=True, exist_ok=True)
         for name, data in files.items():
             write_whole(out / name, data)
-    except OSError as exc:
-        raise BadInput(f"{out} cannot be written: {exc.strerror or exc}") from exc
     return open_run(out)

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_file
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes, read_log
+from medlive.evaluation.log import read_bytes, read_log, some
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
@@ -67,18 +67,14 @@ def read_cases(path: Path) -> CaseSet:
             notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
         cases[case.case_id] = case
     if bare := [case.case_id for case in cases.values() if not case.criteria]:
-        notes.append(f"{len(bare)} cases have no criterion ({_some(bare)}); they are asked and have no score")
+        notes.append(f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score")
     if undated := [case.case_id for case in cases.values() if case.month is None]:
         notes.append(
-            f"{len(undated)} cases have no post_time that can be read ({_some(undated)}); they are in no month"
+            f"{len(undated)} cases have no post_time that can be read ({some(undated)}); they are in no month"
         )
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
-
-
-def _some(case_ids: list[str]) -> str:
-    return ", ".join(map(repr, case_ids[:5])) + (" …" if len(case_ids) > 5 else "")
 
 
 def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:
@@ -237,7 +233,7 @@ def state_of(text: str, finish_reason: str) -> AnswerState:
 
 
 def read_grades(path: Path, notes: list[str] | None = None) -> list[dict[str, Any]]:
-    """Read the raw entries of a grades file, as `published_table` needs them.
+    """Read the raw entries of a grades file, as `published.case_figures` needs them.
 
     Damage is listed in `notes`, or raised as BadInput without `notes`. Raises BadInput if the file is not a list
     of gradings.

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.evaluation.log import some
 from medlive.evaluation.model import CaseSet, EvaluationCase
 from medlive.snapshot.model import VERSION, week_end
 
@@ -40,7 +41,7 @@ class Selection:
                 why = f": {week['year']} has no week {week['week']}" if week else " such as 2026.W47"
                 raise UsageError(f"{version!r} is not a version{why}")
         for day in (self.posted_from, self.posted_before):
-            if day is not None and not _is_day(day):
+            if day is not None and not is_day(day):
                 raise UsageError(f"{day!r} is not a date of the form YYYY-MM-DD")
         if self.limit is not None and self.limit < 1:
             raise UsageError(f"the limit must be at least 1, found {self.limit}")
@@ -72,8 +73,7 @@ def select(cases: CaseSet, selection: Selection) -> CaseSet:
         left = [case for case in chosen if matches(value_of(case))]
         if not left:
             values = sorted({value for case in chosen if (value := value_of(case))})
-            found = ", ".join(values[:12]) + (" …" if len(values) > 12 else "") if values else "no values"
-            raise UsageError(f"no case of {cases.name} matches {name}; found {found}")
+            raise UsageError(f"no case of {cases.name} matches {name}; found {some(values, 12) or 'no values'}")
         chosen = left
     if selection.limit is not None and selection.limit < len(chosen):
         drawn = sorted((digest_text(case.case_id), case.case_id) for case in chosen)[: selection.limit]
@@ -106,7 +106,8 @@ def day_of(case: EvaluationCase) -> str | None:
         return None
 
 
-def _is_day(text: str) -> bool:
+def is_day(text: str) -> bool:
+    """Whether a text is a date of the form YYYY-MM-DD."""
     try:
         return len(text) == 10 and date.fromisoformat(text).isoformat() == text
     except ValueError:

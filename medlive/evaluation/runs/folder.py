@@ -16,7 +16,7 @@ from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import read_bytes, values_of, writing
+from medlive.evaluation.log import read_bytes, some, values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.integrity.lock import exclusive
@@ -258,9 +258,8 @@ def check_folder(out: Path) -> None:
     ours = _BEFORE_RUN_JSON if _LOCK in names else frozenset[str]()
     foreign = sorted(name for name in names - ours if not name.startswith("."))
     if "run.json" not in names and foreign:
-        listed = ", ".join(foreign[:5]) + (" …" if len(foreign) > 5 else "")
         raise UsageError(
-            f"{out} is not a run folder: found {len(foreign)} unrelated files: {listed}",
+            f"{out} is not a run folder: found {len(foreign)} unrelated files: {some(foreign)}",
             hint="name a new or empty folder, or a run's",
         )
 

@@ -4,19 +4,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
+from medlive.evaluation.log import some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey
-
-_NAMED: Final = 10
-"""How many ids a warning names."""
 
 
 class ErrataMode(StrEnum):
@@ -204,10 +202,10 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
     """What errata mean for a run, whether they are applied or not; nothing where they do not affect it."""
     parts = []
     if run.cases:
-        named = "" if apply else f" ({_some(run.cases)})"
+        named = "" if apply else f" ({some(run.cases)})"
         parts.append(f"{len(run.cases)} case(s){named}")
     if run.criteria:
-        named = "" if apply else f" ({_some([criterion_id for _, criterion_id in run.criteria])})"
+        named = "" if apply else f" ({some([criterion_id for _, criterion_id in run.criteria])})"
         parts.append(f"{len(run.criteria)} criteria of {len(dict(run.criteria))} other case(s){named}")
     if run.emptied and apply:
         parts.append(f"{len(run.emptied)} case(s) left without a positive criterion")
@@ -219,12 +217,7 @@ def _warnings(label: str, run: RunErrata, *, apply: bool) -> list[str]:
         found.append(f"{label}: withdrawn since {run.version} was frozen: {what}; --errata apply leaves them out")
     if run.unclear:
         found.append(
-            f"{label}: {len(run.unclear)} case(s) ({_some(run.unclear)}) have a withdrawn criterion "
+            f"{label}: {len(run.unclear)} case(s) ({some(run.unclear)}) have a withdrawn criterion "
             f"that cannot be identified in {run.version}; run on the snapshot's folder instead"
         )
     return found
-
-
-def _some(ids: Sequence[str]) -> str:
-    more = len(ids) - _NAMED
-    return ", ".join(ids[:_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import month_of, read_grades, read_json
+from medlive.evaluation.log import writing
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import write_whole
 from medlive.evaluation.scoring.graded import GradedRun
@@ -41,18 +42,12 @@ CaseFigure = tuple[str, str | None, float]
 """(case id, month, figure), of one graded case; the figure is not clipped and may be NaN or infinite."""
 
 
-def published_table(benchmark: Sequence[Any], gradings: Mapping[str, Sequence[Mapping[str, Any]]]) -> MonthTable:
-    """The published table of raw benchmark entries and, by model, raw grading entries.
-
-    The first model of `gradings` is the one whose cases are counted (the published script takes the first file
-    that the file system lists). Scores are neither clipped by case nor marked where a model lacks a month.
-    """
-    figures = {model: case_figures(benchmark, entries) for model, entries in gradings.items()}
-    return table_of_figures({model: [figure[1:] for figure in found] for model, found in figures.items()})
-
-
 def table_of_figures(figures: Mapping[str, Sequence[tuple[str | None, float]]]) -> MonthTable:
-    """The published table of each model's (month, unclipped figure) by case; as `published_table` otherwise."""
+    """The published table of each model's (month, unclipped figure) by case.
+
+    The first model is the one whose cases are counted (the published script takes the first file that the file
+    system lists). Scores are neither clipped by case nor marked where a model lacks a month.
+    """
     models = tuple(sorted(figures))
     rows = []
     for month in sorted({month for cases in figures.values() for month, _ in cases if month is not None}):
@@ -122,11 +117,9 @@ def keep_files(run: Path, judge: str, benchmark: Path, grades: Path) -> None:
     content = {"judge": judge, "benchmark": read_json(benchmark), "gradings": read_grades(grades)}
     data = json.dumps(content, ensure_ascii=False).encode("utf-8", "backslashreplace")
     place = _place(run, judge)
-    try:
+    with writing(place):
         place.parent.mkdir(exist_ok=True)
         write_whole(place, data)
-    except OSError as exc:
-        raise BadInput(f"{place} cannot be written: {exc.strerror or exc}") from exc
 
 
 def kept_files(run: Path, judge: str | None) -> tuple[list[Any], list[dict[str, Any]]] | None:

@@ -12,6 +12,7 @@ import numpy as np
 from medlive.errors import UsageError
 from medlive.evaluation.asking.registry import EMPTY, Cutoff, Registry
 from medlive.evaluation.asking.run import note_thinking
+from medlive.evaluation.log import some
 from medlive.evaluation.model import AnswerState, EvaluationCase
 from medlive.evaluation.runs.folder import IMPORTED
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, without
@@ -309,18 +310,13 @@ def score_matrix(table: ScoreTable) -> tuple[tuple[EvaluationCase, ...], Floats]
     return tuple(cases.values()), values
 
 
-_NAMED: Final = 5
-"""How many cases or models a warning lists."""
-
-
 def run_warnings(runs: Sequence[GradedRun], common: int, union: int) -> list[str]:
     """Reasons not to publish or compare runs; `common` of `union` cases are scored for all of them."""
     alike: dict[str, list[str]] = {}
     for run in runs:
         for why in dict.fromkeys(_single_run_warnings(run)):
             alike.setdefault(why, []).append(run.label)
-    more = {why: f" ({len(labels)} models)" if len(labels) > _NAMED else "" for why, labels in alike.items()}
-    warnings = [f"{_some(labels)}{more[why]}: {why}" for why, labels in alike.items()]
+    warnings = [f"{some(labels)}: {why}" for why, labels in alike.items()]
     if len(runs) > 1:
         warnings += _comparison_warnings(runs)
         if common < union:
@@ -342,7 +338,7 @@ def _comparison_warnings(runs: Sequence[GradedRun]) -> Iterator[str]:
             yield f"the runs differ in their {what}: their scores cannot be ranked together"
     if differing := _differing(runs):
         yield (
-            f"cases with the same id but a different question or rubric: {len(differing)} ({_some(differing)}); "
+            f"cases with the same id but a different question or rubric: {len(differing)} ({some(differing)}); "
             "they are still paired"
         )
     for first, second in combinations(runs, 2):
@@ -376,7 +372,7 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
         yield f"not publishable: the snapshot {cases.name} was not verified"
     if cases.selection is not None:
         values = {k: v if isinstance(v, list | tuple) else [v] for k, v in cases.selection.items()}
-        part = ", ".join(f"{name} {_some([str(one) for one in of])}" for name, of in values.items())
+        part = ", ".join(f"{name} {some([str(one) for one in of])}" for name, of in values.items())
         yield f"only on {len(run.run.cases)} cases of {cases.name}, by {part}"
 
 
@@ -387,8 +383,8 @@ def pair_warnings(comparisons: Sequence[Comparison], standings: Mapping[str, Sta
         return []
     groups = {name: standing.group for name, standing in standings.items()}
     tied = [f"{a} and {b}" for a, b in pairs if a in groups and groups[a] == groups.get(b)]
-    warning = f"pairs without a common scored case: {_some([f'{a} and {b}' for a, b in pairs])}; not compared"
-    return [f"{warning}, yet in one tie group: {_some(tied)}" if tied else warning]
+    warning = f"pairs without a common scored case: {some([f'{a} and {b}' for a, b in pairs])}; not compared"
+    return [f"{warning}, yet in one tie group: {some(tied)}" if tied else warning]
 
 
 def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], metric: Metric) -> list[str]:
@@ -399,7 +395,7 @@ def unscorable_warnings(labels: Sequence[str], scored: Sequence[Sequence[CaseSco
         if ids := tuple(c.case.case_id for c in cases if c.case.positive_points <= 0):
             found.setdefault(ids, []).append(label)
     return [
-        f"{', '.join(names)}: {len(ids)} cases have no criterion with positive points and {what} ({_some(ids)})"
+        f"{', '.join(names)}: {len(ids)} cases have no criterion with positive points and {what} ({some(ids)})"
         for ids, names in found.items()
     ]
 
@@ -431,13 +427,13 @@ def _figure_warnings(
     """Warn about what the published mean counts otherwise; `found` are the cases of the published files."""
     if invalid := [c.case.case_id for c in scored if c.non_finite is not None]:
         yield (
-            f"cases without a finite figure: {len(invalid)} ({_some(invalid)}); the mean is the published "
+            f"cases without a finite figure: {len(invalid)} ({some(invalid)}); the mean is the published "
             "script's, without an interval"
         )
     known, of_files = {case.case_id for case in before}, [c.case.case_id for c in found or ()]
     if unknown := [case_id for case_id in of_files if case_id not in known]:
         yield (
-            f"graded cases missing in the benchmark: {len(unknown)} ({_some(unknown)}); the published mean counts "
+            f"graded cases missing in the benchmark: {len(unknown)} ({some(unknown)}); the published mean counts "
             "them"
         )
     if found is not None and (missing := known.difference(of_files)):
@@ -458,7 +454,3 @@ def _differing(runs: Sequence[GradedRun]) -> list[str]:
 
 def _known(grader: Grader) -> bool:
     return grader.engine != IMPORTED
-
-
-def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:_NAMED]) + (" …" if len(names) > _NAMED else "")

@@ -1,4 +1,4 @@
-"""Sentences and clauses of a hostile text: every piece is a verbatim substring, and every scan is linear."""
+"""Sentences of a hostile text: every piece is a verbatim substring, and every scan is linear."""
 
 import re
 import unicodedata
@@ -140,25 +140,6 @@ def _bounded(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
         yield start, cut
         start = cut
     yield start, end
-
-
-_COMMA: Final = re.compile(r"[，,]|(?<=[一-鿿\d）)])[ \t　]+(?=[一-鿿\d])|(?<=[一-鿿])[ \t　]+(?=[A-Z])")
-
-
-def clauses(source: str, sentence: Piece) -> list[Piece]:
-    """A Chinese sentence's clauses, cut at commas and at the spaces that stand for them."""
-    found: list[Piece] = []
-    start = sentence.start
-    for match in _COMMA.finditer(source, sentence.start, sentence.end):
-        before, after = source[max(0, match.start() - 1)], source[match.end() : match.end() + 1]
-        if match.group() == "," and before.isdigit() and after.isdigit():
-            continue  # 1,000
-        if (one := piece(source, start, match.end())) is not None:
-            found.append(one)
-        start = match.end()
-    if (one := piece(source, start, sentence.end)) is not None:
-        found.append(one)
-    return found
 
 
 def unmarked(source: str, one: Piece) -> Piece | None:

@@ -18,8 +18,9 @@ from medlive.evaluation.grading.judge import Judge as Asking
 from medlive.evaluation.model import Answer, AnswerState, Mode, Origin
 from medlive.evaluation.runs.folder import ModelUse, open_run, read_grades
 from medlive.evaluation.scoring.graded import load_graded
-from medlive.evaluation.scoring.published import kept_files, published_table
+from medlive.evaluation.scoring.published import kept_files
 from medlive.evaluation.scoring.score import score_runs
+from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT, Judge, Model, down, reply, verdict
 
 TEXT = st.text(st.characters(codec="utf-8"), min_size=1, max_size=12) | st.sampled_from(
@@ -254,7 +255,7 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
     first, *entries = json.loads(file.read_text())
     file.write_text(json.dumps([{**first, "post_time": "yesterday"}, *entries]))
     cases = read_cases(file)
-    assert cases.notes == ("1 cases have no post_time that can be read ('c0'); they are in no month",)
+    assert cases.notes == ("1 cases have no post_time that can be read (c0); they are in no month",)
     stranger = Answer("elsewhere", AnswerState.OK, "Rest.", "stop", "m", "")
     for _ in range(2):
         done = import_answers(tmp_path / "run", cases, [stranger], "m", AT)

@@ -18,10 +18,10 @@ from medlive.evaluation.grading.imports import import_run
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataUse, FoundErrata, RunErrata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.evaluation.scoring.metrics import Metric
-from medlive.evaluation.scoring.published import published_table
 from medlive.evaluation.scoring.score import ScoreTable, score_runs
 from medlive.report.tables import WRITERS
 from medlive.snapshot.errata import Errata
+from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT
 
 CRITERIA = ("rest", "water", "fever", "")

@@ -20,8 +20,8 @@ from medlive.evaluation.grading.imports import export_run, import_run
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase, EvaluationCriterion, Mode
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
-from medlive.evaluation.scoring.published import published_table
 from medlive.evaluation.scoring.score import load_graded, month_table, score_runs
+from tests.support.published import published_table
 from tests.unit.evaluation.conftest import AT, USE, Judge, Model, make_cases, reply, verdict
 
 ANSWER = Answer("c", AnswerState.OK, "text", "stop", "m")
@@ -227,7 +227,7 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         ("rubric_6", -2.5, None),
     ]
     assert len(cases.notes) == 7
-    assert "1 cases have no criterion ('8')" in cases.notes[-1]
+    assert "1 cases have no criterion (8)" in cases.notes[-1]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")
         with pytest.raises(BadInput):
