@@ -127,10 +127,7 @@ def test_cases_that_share_no_more_than_their_id_are_named() -> None:
     runs = [run_of("a", CASES, [0.5] * 360), run_of("b", other, [0.5] * 360)]
     runs[1] = replace(runs[1], run=replace(runs[1].run, info=_with_cases(runs[1], "sha256:2")))
     said = " ".join(score_runs(runs, draws=2).warnings)
-    assert (
-        "cases with the same id but a different question or rubric: 7 (c0000, c0001, c0002, c0003, c0004 and 2 more)"
-        in said
-    )
+    assert "different question or rubric: 7 (c0000, c0001, c0002, c0003, c0004 and 2 more)" in said
     assert "of one id" not in " ".join(score_runs(runs[:1], draws=2).warnings)
 
 
