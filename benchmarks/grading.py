@@ -46,7 +46,7 @@ CRITERIA: Final = 16_702
 PER_CASE: Final = 6
 GRADER: Final = "grader-1"
 QUOTE: Final = "Rest the foot and drink enough water."
-OF_BARE, TIMES_DEFAULT, OF_IDEAL, WARM_S, HELP_S, GROWTH = 0.5, 3.0, 1.05, 3.0, 0.5, 1.25
+OF_BARE, TIMES_DEFAULT, OF_IDEAL, WARM_S, HELP_S, GROWTH = 0.5, 5.0, 1.05, 3.0, 0.5, 1.25
 """The targets; GROWTH is what the peak memory at full size may be of that at a quarter."""
 DISTINCT: Final = 240
 """So many different bodies the other clients send, in turn."""

@@ -78,9 +78,17 @@ def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[st
 def _json(text: str) -> Any:
     """The parsed JSON, or a ValueError that says why there is none."""
     try:
-        return json.loads(text)
+        return json.loads(text, object_pairs_hook=_object)
     except (ValueError, RecursionError) as exc:
         return ValueError(f"not valid JSON: {str(exc)[:80]}")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"the key {next(name for name in names if names.count(name) > 1)!r} is given twice")
+    return found
 
 
 def csv_rows(

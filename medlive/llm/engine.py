@@ -5,7 +5,7 @@ cache holds) and its inputs as JSON. Text of a thread is only ever inside the in
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, Final, Protocol, runtime_checkable
 
@@ -53,8 +53,8 @@ class Usage:
 
     def as_json(self) -> dict[str, Any]:
         """The usage as a log holds it; `reasoning_tokens` only if there are any."""
-        values = asdict(self)
-        return values if self.reasoning_tokens else {k: v for k, v in values.items() if k != "reasoning_tokens"}
+        names = self.__slots__ if self.reasoning_tokens else self.__slots__[:-1]
+        return {name: getattr(self, name) for name in names}
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum; a cost that one of them does not know is unknown."""

@@ -177,7 +177,8 @@ def _work_through(stages: dict[str, Callable[[], None]], budget: "Budget") -> No
 
 def _confirm() -> None:
     """Ask on the terminal. Raises UsageError where there is none, CheckFailed for a no."""
-    if not sys.stdin.isatty():
+    # Python has no stdin at all where it was closed.
+    if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError("nobody is there to confirm the plan", hint="--yes begins without asking")
     if not typer.confirm("Begin?", err=True):
         raise CheckFailed("the plan was not confirmed; nothing was sent")

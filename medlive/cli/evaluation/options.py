@@ -247,6 +247,7 @@ def print_plans(plans: "Mapping[str, Plan]", budget: "Budget") -> "Plan":
     rows = [[name, *(_rounded(getattr(p, x)) for x in columns)] for name, p in {**plans, "all": whole}.items()]
     print_table(["stage", *(name.replace("_", " ") for name in columns)], rows)
     say("estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown")
+    _say_unpriced(whole)
     _say_limits(whole, budget)
     return whole
 
@@ -260,12 +261,16 @@ def _print_plan(about: Mapping[str, Any], plan: "Plan") -> None:
           *(_rounded(x) for x in (plan.usd, plan.usd_cached, plan.seconds))]],
     )  # fmt: skip
     say(f"estimated; {plan.estimator}; calls that have to be asked twice come on top")
-    if plan.usd is None:
-        from medlive.config import models_file
-
-        say(f"money unknown: the model has no price under [prices] in {models_file()}")
+    _say_unpriced(plan)
     if plan.seconds is None and plan.calls:
         say("time unknown: too few calls of this model are on record to take its latency from")
+
+
+def _say_unpriced(plan: "Plan") -> None:
+    from medlive.config import models_file
+
+    if plan.usd is None and plan.calls:
+        say(f"money unknown: a model has no price under [prices] in {models_file()}")
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

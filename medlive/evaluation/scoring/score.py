@@ -367,7 +367,7 @@ def _case_warnings(run: GradedRun) -> Iterator[str]:
         yield f"not publishable: the snapshot {cases.name} is not ({'; '.join(cases.notes) or 'no reason given'})"
     elif cases.notes:
         more = f"; and {len(cases.notes) - 1} more in its run.json" if len(cases.notes) > 1 else ""
-        yield f"parts of {cases.name} could not be read: {cases.notes[0][:200]}{more}"
+        yield f"noted when {cases.name} was read: {cases.notes[0][:200]}{more}"
     if cases.verified is False:
         yield f"not publishable: the snapshot {cases.name} was not verified"
     if cases.selection is not None:

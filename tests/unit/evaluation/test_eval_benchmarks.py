@@ -203,6 +203,7 @@ BAD = [
     (example(1.5, item(1)), "line 18: prompt_id: Input should be a valid string"),  # type: ignore[arg-type]
     (example("n", item(1), prompt=[said("\ud800")]), "line 19: prompt.1.content: it has half of a surrogate pair"),
     (example("o", {**item(1), "id": "rubric_2"}, item(2)), "line 20: two criteria have the same id"),
+    ('{"prompt_id": "p", "prompt_id": "q"}', "line 21: not valid JSON: the key 'prompt_id' is given twice"),
 ]
 
 

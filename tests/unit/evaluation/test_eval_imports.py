@@ -262,7 +262,7 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
         assert (done.asked, sum(done.states.values())) == (0, 0)
         assert "case 'elsewhere' is not in the cases; left out" in done.notes
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
-    assert any("could not be read: 1 cases have no post_time that can be read" in w for w in warnings)
+    assert any("was read: 1 cases have no post_time that can be read" in w for w in warnings)
 
 
 def test_a_rubric_of_negatives_alone_is_told(tmp_path: Path) -> None:
