@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from medlive.evaluation.asking.registry import EMPTY, Basis, Candidate, Cutoff, 
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.runs.folder import RAW
 from medlive.evaluation.scoring.estimates import FEW
+from medlive.evaluation.scoring.fresh import PERMUTATIONS, sides_of
 from medlive.evaluation.scoring.metrics import Metric
 from medlive.evaluation.scoring.score import ScoreTable, score_matrix
 from medlive.statistics.bootstrap import Floats, bootstrap_means, compare, holm, interval
@@ -33,8 +34,6 @@ from medlive.statistics.contamination import (
     seen_effect,
     terciles,
 )
-
-PERMUTATIONS: Final = 4999
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,14 +153,10 @@ class _Study:
         clusters = cluster_numbers(self._cases)
         self._how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": clusters}
         self._cutoffs = [registry.cutoff(info.model) for info in self._infos]
-        self._sides = np.stack([self._side(cutoff) for cutoff in self._cutoffs], axis=1)
+        self._sides = np.stack([sides_of(cutoff, self._cases) for cutoff in self._cutoffs], axis=1)
         days = [_day(case) for case in self._cases]
         self._days = np.array([0 if day is None else day.toordinal() for day in days], dtype=np.int_)
         self._months = sorted({_month_end(day).toordinal() for day in days if day is not None})
-
-    def _side(self, cutoff: Cutoff | None) -> Sides:
-        seen = [cutoff.before(case.post_time, case.month) if cutoff else None for case in self._cases]
-        return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
 
     def model(self, column: int) -> ModelContamination:
         label, cutoff = self._labels[column], self._cutoffs[column]
@@ -368,9 +363,8 @@ def score_arms(table: ScoreTable, registry: Registry = EMPTY) -> tuple[BookArm, 
 
 def _arm(table: ScoreTable, opened: int, closed: int, cutoff: Cutoff | None) -> BookArm:
     cases, scores = score_matrix(table)
-    sides = [cutoff.before(c.post_time, c.month) if cutoff else False for c in cases]
     columns = (scores[:, closed], scores[:, opened])
-    both = np.array([side is False for side in sides], dtype=np.bool_) & ~np.isnan(columns[0] + columns[1])
+    both = ((sides_of(cutoff, cases) == 1) | (cutoff is None)) & ~np.isnan(columns[0] + columns[1])
     first, second = (np.where(both, column, np.nan) for column in columns)
     how: dict[str, Any] = {"draws": table.draws, "seed": table.seed, "clusters": cluster_numbers(cases)}
     (pair,) = compare(["open", "closed"], np.stack([second, first], axis=1), **how)

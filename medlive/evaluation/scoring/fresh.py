@@ -1,6 +1,6 @@
 """The ranking on what was posted after every model's cutoff, and the models whose scores drop past their own."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any, Final
@@ -15,7 +15,7 @@ from medlive.evaluation.scoring.estimates import FEW, Estimate, Grid
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.evaluation.scoring.metrics import CaseScore, Metric
 from medlive.statistics.bootstrap import Comparison, Standing, compare, holm, tie_groups
-from medlive.statistics.contamination import Drop, drop
+from medlive.statistics.contamination import Drop, Sides, drop
 
 PERMUTATIONS: Final = 4999
 ALPHA: Final = 0.05
@@ -79,6 +79,12 @@ class FreshRanking:
     """Cases that all of them are scored on."""
 
 
+def sides_of(cutoff: Cutoff | None, cases: Iterable[EvaluationCase]) -> Sides:
+    """0 for a case up to the cutoff, 1 for one after it, -1 where that is unknown."""
+    seen = (cutoff.before(case.post_time, case.month) if cutoff else None for case in cases)
+    return np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
+
+
 def rank_fresh(
     labels: Sequence[str], scored: Sequence[Sequence[CaseScore]], cutoffs: Sequence[Cutoff | None], metric: Metric,
     *, draws: int, seed: int,
@@ -122,8 +128,7 @@ def significant_drops(
             continue
         values = np.array([np.nan if c.score is None else c.score for c in cases], dtype=np.float64)
         of_cases: dict[str, Any] = {**how, "clusters": cluster_numbers(c.case for c in cases)}
-        seen = [cutoff.before(c.case.post_time, c.case.month) for c in cases]
-        sides = np.array([-1 if s is None else 0 if s else 1 for s in seen], dtype=np.int_)
+        sides = sides_of(cutoff, (c.case for c in cases))
         one = drop(values, sides, **of_cases)
         if min(one.n_pre, one.n_post) >= FEW:
             if one.low is not None and one.low > 0:

@@ -182,7 +182,7 @@ def test_what_no_model_can_have_seen_is_printed_first(instance: Instance, folder
     assert "no day is since 2025-02-01 until 2025-01-31" in reversed_.err
     instance.here("eval", "report", *runs, *few, "--no-case-pages", "--out", tmp_path / "report")
     page = (tmp_path / "report" / "index.html").read_text("utf-8")
-    assert page.index("On cases posted after 2025-06-30") < page.index("Ranking on all cases")
+    assert page.index("On cases posted after 2025-06-30") < page.index("On all cases")
     assert "not ranked on cases after every cutoff: stranger" in page
     assert "before its cutoff, p 0" in page
 
