@@ -88,6 +88,9 @@ READ: dict[str, Wrap] = {
     "a condition before": lambda s, v: f"If no dose is named, nothing is recommended.\n{s}",
     "the criterion repeated": lambda s, v: s.replace('"met"', '"criterion": "advises  REST.", "met"'),
     "the question repeated": lambda s, v: s.replace('"met"', '"question": "q {", "met"', 1),
+    "TRUE as text": lambda s, v: s.replace(": true", ': "TRUE"').replace(": false", ': "FALSE"'),
+    "text": lambda s, v: s.replace(": true", ': "true"').replace(": false", ': "false"'),
+    "yes as text": lambda s, v: s.replace(": true", ': "yes"').replace(": false", ': "no"'),
 }
 SILENT: dict[str, Wrap] = {
     "empty": lambda s, v: "",
@@ -111,9 +114,6 @@ SILENT: dict[str, Wrap] = {
 }
 MISSPELT: dict[str, Wrap] = {
     "True": lambda s, v: s.replace(": true", ": True").replace(": false", ": False"),
-    "TRUE as text": lambda s, v: s.replace(": true", ': "TRUE"').replace(": false", ': "FALSE"'),
-    "text": lambda s, v: s.replace(": true", ': "true"').replace(": false", ': "false"'),
-    "yes as text": lambda s, v: s.replace(": true", ': "yes"').replace(": false", ': "no"'),
     "partially": lambda s, v: s.replace(": true", ': "partially"').replace(": false", ': "partially"'),
     "one": lambda s, v: s.replace(": true", ": 1").replace(": false", ": 0"),
     "a decimal": lambda s, v: s.replace(": true", ": 1.0").replace(": false", ": 0.0"),

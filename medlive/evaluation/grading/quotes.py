@@ -14,7 +14,7 @@ _EMPHASIS: Final = re.compile(
     r"\*{2,3}|_{2,3}|`{1,3}|(?<![A-Za-z0-9*)])\*(?=[^\s*])|(?<=[^\s*])\*(?![A-Za-z0-9*(])"
 )
 _LINE_MARK: Final = re.compile(r"^[ \t]*(?:#{1,6}|[-*+•]|>)[ \t]+", re.MULTILINE)
-_MARKS: Final = "\"'“”‘’「」『』«» \n\t"
+_MARKS: Final = "\"'“”‘’「」『』«» \n\t.,;:!?。，、；：！？"
 _WORD: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
 _STOP_WORDS: Final = """
 a an the and or but nor of to in on at by for from with as is are was were be been being am it its this that these

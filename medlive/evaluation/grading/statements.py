@@ -1,6 +1,13 @@
-"""What the words around a verdict state: before its JSON object, and in its reasoning."""
+"""What the words around a verdict state: before its JSON object, and in its reasoning.
+
+They are cut into clauses. A clause that names the criterion as met, or that is a verdict and nothing else, states
+one; it is denied by an odd number of negations, so that "does not fail to meet it" is met. What is only supposed
+("if", "whether") or asked states nothing, and of several verdicts the last one counts.
+"""
 
 import re
+import unicodedata
+from collections.abc import Sequence
 from typing import Final
 
 from medlive.llm.reading import is_refusal, without_thinking
@@ -16,11 +23,11 @@ _DENIED: Final = re.compile(
 )
 _DENIED_AHEAD: Final = re.compile(
     r"\b(?:wrong|incorrect|mistaken|rather than|instead of|suppose|hypothetical(?:ly)?|for example|for instance"
-    r"|draft|template|placeholder|dummy|sample|an example|would be|would have|could have|if|unless|were|had)\b"
+    r"|draft|template|placeholder|dummy|sample|example|would be|would have|could have|if|unless|were|had)\b"
     r"|(?:\b(?:not|never|cannot)\b|n['’]t\b)\s+(?:be\s+|to\s+|have\s+)?"
     r"(?:say|said|reply|replied|answer|answered|output|return|give|given|write|written|grade|this|correct|right|valid)"
-    r"\b|\b(?:answer|response|candidate|user|text|grader|it)\s+(?:itself\s+)?(?:says?|said|writes?|wrote|claims?|claimed"
-    r"|contains?|holds?|includes?|reads?|asks?)\b"
+    r"\b|\b(?:answer|response|candidate|user|text|grader|it)\s+(?:\w+\s+){0,2}?(?:says?|said|writes?|wrote|claims?|claimed"
+    r"|contains?|holds?|includes?|reads?|ask(?:s|ed)?|instructs?)\b"
     r"|错误|并非|不应|不能|不要|不会|不是|而非|例如|比如|示例|样例|模板|占位|假如|假设|如果|若|(?:回答|答案|原文|考生)[^，。]{0,6}(?:写|说|称|包含|要求)",
     re.IGNORECASE,
 )
@@ -32,63 +39,94 @@ _BEGUN: Final = re.compile(
     re.IGNORECASE,
 )
 """The beginning of a sentence that leads to an object and does not give it as the verdict."""
-_STATED: Final = re.compile(
-    r"\b(?:is|was|are|has been)(?P<no1>n['’]t|\s+not|\s+never)?(?:\s+(?!it\b|this\b|the\b|not\b)\w+){0,2}?\s+"
-    r"(?P<no2>not\s+)?(?:been\s+)?(?P<no3>un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when)\b)"
-    r"|\b(?:does|do|did)(?P<no4>n['’]t|\s+not)\s+(?:\w+\s+)?(?:meet|satisfy|fulfil+)\b"
-    r"|\b(?P<no5>fails?\s+)(?:to\s+(?:meet|satisfy|fulfil+)\b|(?:the|this)\s+criterion\b)"
-    r"|(?P<no6>(?:[不未没]|无法|难以)(?:有|能够?|被|完全|充分){0,2})?满足",
-    re.IGNORECASE,
-)
-_HEADLINE: Final = re.compile(
-    r"[\W_]*(?:[\w ]{1,30}[:：][\W_]*)?(?P<no1>not\s+|un|[不未没](?:有|能|被)?)?"
-    r"(?:met|satisfied|fulfilled|yes|true|满足|符合|达到|达标|是|(?P<no2>no|false|fails?|failed|否))[\W_]*",
-    re.IGNORECASE,
-)
-"""A sentence or line that is a verdict and nothing else, as `**Verdict:** not met`."""
-_ABOUT_CRITERION: Final = re.compile(
-    r"\bcriterion\s+(?:is|was|has been|can|could)(?P<no1>n['’]t|not|\s+not|\s+never)?"
-    r"(?:\s+(?:be|considered|therefore|thus|clearly|hence|so|then|fully|indeed|also))*\s+"
-    r"(?P<no2>not\s+|(?:only\s+)?(?:partially|partly)\s+)?(?:(?:been|be|fully|considered)\s+){0,2}(?P<no3>un)?"
-    r"(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when|in)\b)"
-    r"|\b(?:(?:does|do|did)(?P<no4>n['’]t|\s+not)(?:\s+\w+)?|(?P<no5>fails?\s+to)|fully|thus|therefore|so|it|answer)\s+"
-    r"(?:meets?|satisf(?:y|ies)|fulfils?|fulfills?)\s+(?:the|this|that)\s+criterion\b"
-    r"|(?:该|本|此)(?:评分)?(?:标准|条目|项)(?P<no6>(?:并?[不未没]|无法)(?:有|能够?|被|完全){0,2})?(?:被)?满足"
-    r"|\A\W*(?P<no7>not\s+met|unmet|[不未]满足)(?=\W|\Z)|\A\W*met(?=\s*[:：.。,，—-])",
-    re.IGNORECASE,
-)
-_NAMED: Final = r"(?:criterion|criteria|requirements?|standard|condition)"
-_NOT_ZH: Final = r"(?:并?[不未没非]|无法|难以|没有|(?:仅|只)?部分)(?:能够?|有|被|完全)?"
-_OBJECT_ZH: Final = r"了?(?:该|此|本|上述|这一|这条|这项)?(?:项|条|评分)?(?:标准|要求|条目|条件|准则)"
-_CONCLUDED: Final = re.compile(
-    rf"\b{_NAMED}\s*[:=—-]?\s*(?P<no1>not\s+|un)?(?:met|satisfied|fulfilled)\b(?!\s+(?:only|if|when|in|by)\b)"
-    rf"|\b(?:(?:does|do|did)(?P<no2>n['’]t|\s+not)(?:\s+\w+)?\s+(?:meet|satisfy|fulfil+)|(?P<no3>fails?(?:\s+to\s+(?:meet"
-    r"|satisfy|fulfil+))?)|(?:answer|response|reply|it|text|which|and|so|thus|therefore|hence|clearly|fully)\s+"
-    rf"(?:meets|satisfies|fulfil+s))\s+(?:the|this|that|its|all)\s+(?:\w+\s+)?{_NAMED}\b"
-    r"|(?:\b(?:so|therefore|thus|hence|verdict|conclusion|result)\b|=>|→|[.;!?]\s|[。；！？])\s*[:=,]?\s*(?:it\s+is\s+|is\s+)?"
-    r"(?P<no4>not\s+|un)?(?:met|satisfied|fulfilled)\W*\Z"
-    r"|\bmet\s*[:=]\s*(?:true|yes|(?P<no5>false|no))\b"
-    rf"|(?:因此|所以|故|因而|综上|可见|总之|结论)[^。；！？，;!?,]{{0,10}}?(?P<no6>{_NOT_ZH})?(?:满足|符合|达到|达标)"
-    rf"(?:{_OBJECT_ZH})?(?=[。；！，;!,.]|\Z)"
-    rf"|(?P<no7>{_NOT_ZH})?(?:满足|符合|达到){_OBJECT_ZH}(?![的中前后第里需必须应要才])"
-    r"|(?:该|本|此|这一|这条)(?:项|条|评分)?(?:标准|要求|条目|条件|准则)"
-    rf"(?P<no8>{_NOT_ZH})?(?:被|得到)?(?:满足|符合|达到|达标|成立)"
-    rf"|[，。；,;]\s*(?P<no9>{_NOT_ZH})?(?:满足|符合|达到|达标)[。！!.]?\s*\Z",
-    re.IGNORECASE,
-)
-"""A verdict stated of the criterion by another name, or as the conclusion."""
-_MENTIONS: Final = re.compile(
-    r"riteri|equirement|tandard|ondition|满足|符合|达[到标]|成立|\b(?:un)?met\b|satisfied|fulfilled", re.IGNORECASE
-)
-"""What a reasoning holds that may state its verdict."""
-_UNSURE: Final = re.compile(
-    r"\b(?:if|whether|when|were|would|could|unless|until)\b|如果|若|只有|是否|能否", re.IGNORECASE
-)
-_SPELT_OUT: Final = re.compile(
-    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:(?P<yes>true|yes)|false|no)\b""", re.IGNORECASE
-)
 
+
+def _words(english: str, chinese: str) -> re.Pattern[str]:
+    """A pattern of whole English words, from a list with blanks between them, and of Chinese ones anywhere."""
+    return re.compile(rf"\b(?:{'|'.join(english.split())})\b|{chinese}", re.IGNORECASE)
+
+
+_BREAK: Final = _words(
+    r"""but however so and because since hence therefore thus although though while which yet still
+    as(?!\s(?:un)?(?:met|satisf|fulfil))""",
+    r"[.!?;,:=…\n()（）。！？；，：—]|因此|所以|故|但是?|因而|然而|综上|因为|[且即]",
+)
+"""What ends a clause."""
+_NO_NEGATION: Final = _words(
+    r"not\s(?:only|just|merely)", r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论"
+)
+_NEGATION: Final = _words(
+    r"not\s(?:only|just|merely)", r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论"
+)
+_NEGATION: Final = _words(
+    r"""not no none nope never neither nothing nowhere cannot without hardly absent absence silent wrong false
+    opposite contrary fail(?:s|ed|ing)? lack(?:s|ed|ing)? omit(?:s|ted)? miss(?:es|ed|ing) le(?:ave|ft|aves)\sout
+    ignor(?:es|ed) overlook(?:s|ed) insufficient(?:ly)? doubt(?:s|ed|ful)? violat(?:es|ed) contradict(?:s|ed)
+    falls?\sshort un(?:met|satisfied|fulfilled|mentioned|stated|named|addressed|answered)""",
+    r"n['’]t\b|没有|无法|难以|并非|缺[少乏失]|遗漏|忽略|相反|违背|[不未没无非否]",
+)
+_PARTLY: Final = _words(r"partial partially partly half in\spart to\ssome\sextent somewhat", "部分|一定程度")
+"""A verdict in part is none for the criterion."""
+_SUPPOSED: Final = _words(
+    r"if whether when were (?<!I\s)would could unless until must (?:first|second|other)\s(?:part|one|point|is)",
+    r"如果|假如|若|是否|能否|只有|才|需|要(?![求点素])|[前后]者|第[一二]|其他|影响",
+)
+"""A clause with such a word tells what would be, or speaks of a part."""
+_INFINITIVE: Final = re.compile(r"\bto (?:meet|satisfy|fulfil|be)\b", re.IGNORECASE)
+_NAMED: Final = r"(?:criteri\w+|requirements?|conditions?|standards?)\b"
+_NAMED_ZH: Final = r"(?:标准|要求|条目|条件|准则|这一?[点项条]|[该此本][点项条])"
+_STATES: Final = re.compile(
+    r"\W*+(?:.*\b(?:verdict|conclusion|result|judge?ment|answer|say)\s(?:is\s)?(?:yes|no|true|false)"
+    r"|.*\b(?:(?:meets?|satisf(?:y|ies)|fulfil+s?)(?: it| this)?|falls? short)"
+    r"|(?:(?:this|it|is|answer|the|a) )*(?:pass|fail)(?:es|ed|s)?)\W*\Z"
+    r"|.*\b(?:(?:un)?met\b(?!\s(?:with|an?|the|in)\b)|(?:un)?(?:satisfied|fulfilled)\b(?!\swith\b))"
+    r"|.*\b(?:meets?|met|satisf(?:y|ies|ied)|fulfil\w*|fails?|contradicts?|falls? short of)\s(?:\w+\s){0,3}"
+    rf"{_NAMED}|.*\b{_NAMED}\s(?:\w+\s){{0,2}}(?:holds?|applies|violated)\b"
+    rf"|.*(?:满足|符合|达到|达不到|违背)了?\w{{0,3}}{_NAMED_ZH}(?:的?要求)?\W*\Z"
+    rf"|(?:{_NAMED_ZH}|回答|答案|结论|评分|部分|没有|无法|难以|[该此本其项条目中与已经完全基本大致确实明显被判为定认视]"
+    r"|[算应可能够得到全均都皆所有各每并仅只不未没非]|\W)*+(?:满足|符合?|达到|达标|成立|相反)了?\W*\Z",
+    re.IGNORECASE | re.DOTALL,
+)
+"""A clause that states a verdict: of the criterion by name, or of nothing else."""
+_BARE: Final = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
+"""A verdict where it begins or ends a text, or has a label."""
+_LABEL: Final = re.compile(
+    r".*(?:met|verdict|conclusion|answer|result|grade|结论|判[定断])\W*", re.IGNORECASE | re.DOTALL
+)
+_SAYS: Final = _words(
+    "says? states? tells? advises? recommends? explains? warns? notes? suggests? mentions?",
+    "说|写|指出|建议|提到|提示|告知|认为|推荐|明确",
+)
+_FIRST_NEGATION: Final = re.compile(rf"\bsays? nothing|{_NEGATION.pattern}", re.IGNORECASE)
+_REFRAINS: Final = _words(
+    r"avoid\w* stop\w* against refrain\w* unnecessary discontinu\w* contraindicat\w* prohibit\w*",
+    "避免|停|禁|忌|勿|戒",
+)
+"""What a criterion holds that a "not" of the answer may meet."""
+_TERM: Final = re.compile(r"[\u3400-\u9fff]|\d+(?:[.,]\d+)*|[^\W\d_\u3400-\u9fff]+")
+_SIMPLE: Final = str.maketrans("滿達標準該沒無條項時確實應關議", "满达标准该没无条项时确实应关议")
+_MIXED: Final = re.compile(r"[a-z][\u0400-\u04ff]|[\u0400-\u04ff][a-z]", re.IGNORECASE)
+_SPELT_OUT: Final = re.compile(
+    r"""\bmet\b["'”*]*+\s*+[:=：]\s*+["'“*]*+\s*+(?:true|yes|false|no)\b""", re.IGNORECASE
+)
 _SENTENCE: Final = re.compile(r"[.!?\n。！？]+")
+_UNABLE: Final = re.compile(
+    r"\bI(?:\s(?:can\s?not|can['’]t|won['’]t|am (?:not able|unable) to|must decline to|(?:will|do|would) not)"
+    r"|['’]m (?:not able|unable) to)\s(?:\w+\s){0,2}"
+    r"(?:judge|assess|evaluate|grade|score|rate|comply|help|assist|decide|determine)\b"
+    r"|\b(?:(?:impossible|hard|difficult) to|cannot|can['’]t) (?:be )?\w+ (?:whether|if)\b"
+    r"|\b(?:unclear|uncertain|undecided)(?:\W*\Z|[;:]|\s(?:whether|if)\b)"
+    r"|(?:无法|不能|不便|拒绝|难以)\w{0,10}?(?:评判|评估|评分|评价|打分|判[定断]|确定)|不确定",
+    re.IGNORECASE,
+)
+_OF_ALL: Final = re.compile(r"\b(?:none|no|all|every|each)\b|所有|全部|各|每|[均都皆]", re.IGNORECASE)
+
+_ASKS_FOR_WORDS: Final = re.compile(
+    r"\W*(?:the )?(?:(?:answer|response|model|it) )?(?:should |must )?(?:recommend|advise|state|mention|say|tell"
+    r"|warn|ask|explain|suggest|name|inform|instruct|identif|list|describe|specif)"
+    r"|(?:回答)?应?(?:明确)?(?:建议|指出|提到|提及|说明|推荐|询问|告知|提醒|提示|强调|解释)",
+    re.IGNORECASE,
+)
 
 
 def words_before(text: str) -> str:
@@ -101,37 +139,9 @@ def thinking_lasts(before: str) -> bool:
     return len(_THINKING_OPENS.findall(before)) > len(_THINKING_ENDS.findall(before))
 
 
-_UNABLE_TO_JUDGE: Final = re.compile(
-    r"\bI(?:\s(?:can\s?not|can['’]t|won['’]t|am (?:not able|unable) to|must decline to|(?:will|do|would) not)"
-    r"|['’]m (?:not able|unable) to)\s(?:\w+\s){0,2}"
-    r"(?:judge|assess|evaluate|grade|score|rate|comply|help|assist)\b"
-    r"|(?:无法|不能|不便|拒绝)\w{0,10}?(?:评判|评估|评分|评价|打分|判定|作出判断)",
-    re.IGNORECASE,
-)
-_ALL_STATED: Final = re.compile(
-    r"\b(?:(?P<no1>none)\s+of\s+(?:the|these)\s+criteria|(?P<no2>no)\s+criteri(?:on|a)|(?:all|every|each)(?:\s+of)?(?:\s+the"
-    r"|\s+these)?(?:\s+\w+)?\s+criteri(?:on|a))\s+(?:is|are|was|were|has been|have been)\s+(?P<no3>not\s+|un)?"
-    r"(?:met|satisfied|fulfilled)\b"
-    r"|(?:所有|全部|各项?|每(?:个|条|项))(?:评分)?(?:标准|条目|项)?(?:均|都|皆)?(?P<no4>不|未|没有?)?(?:能|被)?(?:满足|符合|达到)"
-    r"|(?:均|都|皆)(?P<no5>不|未|没有?)(?:能|被)?(?:满足|符合|达到)",
-    re.IGNORECASE,
-)
-"""What is said of all criteria at once."""
-
-
 def refused_before(before: str) -> bool:
     """Whether the words before an object are a refusal to judge."""
-    return is_refusal(before) or _UNABLE_TO_JUDGE.search(before[:_LOOKED_AT]) is not None
-
-
-def said_of_all(before: str) -> bool | None:
-    """The verdict that the words before a list of grades state of all criteria; None: none."""
-    return _last_said(before[-_LOOKED_AT:], _ALL_STATED)
-
-
-def spelt_out(before: str) -> bool:
-    """Whether the words hold a verdict spelt as a key with its value, as `met: true`."""
-    return _SPELT_OUT.search(before) is not None
+    return is_refusal(before) or _UNABLE.search(before[:_LOOKED_AT]) is not None
 
 
 def taken_back(before: str) -> bool:
@@ -141,37 +151,91 @@ def taken_back(before: str) -> bool:
     clause = _CLAUSE.split(words.rstrip(":："))[-1]
     if _DENIED_AHEAD.search(clause) or _BEGUN.match(_SENTENCE.split(words)[-1]):
         return True
-    return not ahead and _DENIED.search(_STATED.sub(" ", _CLAUSE.split(before[-200:])[-1])) is not None
+    last = _CLAUSE.split(before[-200:])[-1]
+    return not ahead and _DENIED.search(last) is not None and _STATES.match(last) is None
 
 
-def said_before(before: str) -> bool | None:
-    """The verdict that the words before a JSON object state last; None: they state none."""
-    words = before[-_LOOKED_AT:]
-    if spelt := list(_SPELT_OUT.finditer(words)):
-        return spelt[-1]["yes"] is not None
-    lines = [match for part in _SENTENCE.split(words) if (match := _HEADLINE.fullmatch(part[-80:]))]
-    if lines:
-        return not any(lines[-1].groupdict().values())
-    stated = _last_said(words, _STATED)
-    return said_in(words) if stated is None else stated
+def spelt_out(before: str) -> bool:
+    """Whether the words hold a verdict spelt as a key with its value, as `met: true`."""
+    return _SPELT_OUT.search(before) is not None
 
 
-def said_in(reasoning: str) -> bool | None:
-    """The verdict that a reasoning states last, of the criterion by name; None: none."""
-    # Most reasonings are about the answer alone; the search is not cheap.
-    if _MENTIONS.search(reasoning) is None:
-        return None
-    return _last_said(reasoning, _ABOUT_CRITERION, _CONCLUDED)
+def said_in(words: str) -> bool | None:
+    """The verdict that the words before an object, or a reasoning, state last; None: none."""
+    return _last_said(_clauses(words[-_LOOKED_AT:]))
 
 
-def _last_said(text: str, *patterns: re.Pattern[str]) -> bool | None:
-    """The last thing a text states by a pattern: met, or with one of its groups not met; None: nothing certain."""
+def said_of_all(before: str) -> bool | None:
+    """The verdict that the words before a list of grades state of all criteria; None: none."""
+    return _last_said([clause for clause in _clauses(before[-_LOOKED_AT:]) if _OF_ALL.search(clause)])
+
+
+def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
+    """What speaks in a reasoning against its verdict; None: nothing."""
+    if reasoning.strip() and not _TERM.search(reasoning):
+        return "its reasoning is a placeholder"
+    if _MIXED.search(reasoning):
+        return "its reasoning mixes Latin and Cyrillic letters within a word"
+    said = said_in(reasoning)
+    if unable := list(_UNABLE.finditer(reasoning)):
+        rest = _BREAK.search(reasoning, unable[-1].end())
+        if rest is None or said_in(reasoning[rest.end() :]) is None:
+            return "its reasoning comes to no verdict"
+    if said is None and _only_lacks(reasoning) and not denies(criterion) and not _REFRAINS.search(criterion):
+        said = False
+    if said is None and _repeats(reasoning, criterion):
+        said = True
+    return "its reasoning says the contrary of the verdict" if said is (not met) else None
+
+
+def asks_for_words(criterion: str) -> bool:
+    """Whether a criterion is met by words that can be quoted: what is said, not what is left out."""
+    return _ASKS_FOR_WORDS.match(criterion) is not None and not denies(criterion)
+
+
+def denies(text: str) -> bool:
+    """Whether a text holds a negation."""
+    return _NEGATION.search(_NO_NEGATION.sub(" ", text)) is not None
+
+
+def _only_lacks(reasoning: str) -> bool:
+    """Whether every clause of a reasoning denies. "It says that no scan is needed" tells what is there."""
+    clauses = [one for one in _clauses(reasoning) if _TERM.search(one)]
+    return bool(clauses) and all(_odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in clauses)
+
+
+def _repeats(reasoning: str, criterion: str) -> bool:
+    """Whether a reasoning without a negation holds all words of the criterion."""
+    said, asked = (
+        {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())} for text in (reasoning, criterion)
+    )
+    return len(asked) > 1 and asked <= said and not denies(reasoning)
+
+
+def _clauses(text: str) -> list[str]:
+    """The clauses of a text, without those that ask."""
+    text = unicodedata.normalize("NFKC", text).translate(_SIMPLE)
+    found, start = list[str](), 0
+    for end in _BREAK.finditer(text):
+        if end.group() != "?":
+            found.append(text[start : end.start()].strip())
+        start = end.end()
+    return [one for one in (*found, text[start:].strip()) if one]
+
+
+def _odd(clause: str) -> bool:
+    """Whether a clause denies: an odd number of negations, or part of the thing alone."""
+    negations = len(_NEGATION.findall(_NO_NEGATION.sub(" ", clause)))
+    return negations % 2 == 1 if negations else _PARTLY.search(clause) is not None
+
+
+def _last_said(clauses: Sequence[str]) -> bool | None:
     said: bool | None = None
-    found = (match for pattern in patterns for match in pattern.finditer(text))
-    for match in sorted(found, key=re.Match.end):
-        start = max(text.rfind(mark, 0, match.start()) for mark in ".!?;\n。！？；") + 1
-        end = re.search(r"[.!?;\n。！？；]", text[match.end() :])
-        asked = end is not None and end.group() in "?？"
-        if not asked and not _UNSURE.search(text, start, match.end()):
-            said = not any(match.groupdict().values())
+    for place, clause in enumerate(clauses):
+        labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(clauses[place - 1])
+        bare = labelled and _BARE.fullmatch(clause)
+        if bare or (_STATES.match(clause) and not _SUPPOSED.search(clause)):
+            denied = _odd(clause)
+            if denied or not _INFINITIVE.search(clause):
+                said = not denied
     return said

@@ -1,11 +1,11 @@
 """Reading a grader's reply: a verdict that is certain, or none with the reason. Never a guess.
 
 Tolerated: a code fence, a list of one, a closed thinking block or prose before the one object, which must end the
-reply, line ends within texts, null for an empty text, another name for the reasoning. Not tolerated, since each
-has more than one reading: `met` that is no JSON boolean, two objects, a key given twice, words after the object,
-words before it or in its reasoning that say otherwise, a cut reply, thinking that does not end, a verdict that
-stands in the answer itself, a met criterion whose quote is not in the answer or shows nothing, a list with ids of
-its own, an echo of another criterion or question than the one asked.
+reply, line ends within texts, null for an empty text, another name for the reasoning, `met` as the text "true" or
+"yes". Not tolerated, since each has more than one reading: any other `met`, two objects, a key given twice, words
+after the object, words before it or in its reasoning that say otherwise (`statements`), a cut reply, thinking that
+does not end, a verdict that stands in the answer itself, a met criterion whose quote is not in the answer or shows
+nothing, a list with ids of its own, an echo of another criterion or question than the one asked.
 """
 
 import json
@@ -22,8 +22,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from medlive.evaluation.grading.quotes import missing_piece, shows
 from medlive.evaluation.grading.statements import (
+    asks_for_words,
+    fault_of,
     refused_before,
-    said_before,
     said_in,
     said_of_all,
     spelt_out,
@@ -52,6 +53,10 @@ _MOST_TAILS: Final = 4
 _STRAIGHT: Final = str.maketrans("“”„‘’", '"""\'\'')
 _HARMLESS: Final = frozenset({"question", "criterion", "id", "criterion_id", "language"})
 """What a grader may repeat of its task beside the verdict."""
+_MARKS: Final = re.compile(r"(?<![0-9])[.,:;!?\"'。、]|[.,:;!?\"'。、](?![0-9])")
+"""Marks that are no part of a number."""
+_WORDS: Final = {"true": True, "yes": True, "是": True, "false": False, "no": False, "否": False}
+"""Texts for `met` that have one meaning."""
 _REASONING: Final = ("explanation", "rationale", "reason", "justification")
 """What graders call `reasoning` that are held to no schema."""
 
@@ -122,8 +127,15 @@ def echo_of(case: EvaluationCase, criterion: EvaluationCriterion) -> Echo:
 def _check_echo(value: Mapping[str, Any], echo: Echo) -> None:
     """Raises Unusable where a reply repeats another criterion or question than the one asked."""
     for name in echo.keys() & value.keys():
-        if value[name] is not None and fold(str(value[name])) != fold(echo[name]):
+        if value[name] is not None and not _repeats(str(value[name]), echo[name]):
             raise Unusable(f"the {name} that the reply repeats is not the one asked")
+
+
+def _repeats(given: str, asked: str) -> bool:
+    """Whether one text is the other but for marks between words, or more than half of it before an ellipsis."""
+    cut = given.rstrip().endswith(("…", "..."))
+    given, asked = (" ".join(_MARKS.sub(" ", fold(text)).split()) for text in (given, asked))
+    return given == asked or (cut and len(given) > len(asked) / 2 and asked.startswith(given))
 
 
 def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
@@ -141,9 +153,10 @@ def read_criterion(text: str, answer: str, echo: Echo | None = None) -> Verdict:
         reply = GradeReply.model_validate(fields)
     except ValidationError as exc:
         raise Unusable(first_fault(exc)) from exc
-    if before and said_before(before) is (not reply.met):
+    if before and said_in(before) is (not reply.met):
         raise Unusable("the words before the JSON object say the contrary of it")
-    return _certain(Verdict(reply.met, reply.quote, reply.reasoning, reply.whole), answer)
+    criterion = (echo or {}).get("criterion", "")
+    return _certain(Verdict(reply.met, reply.quote, reply.reasoning, reply.whole), answer, criterion)
 
 
 def read_rubric(
@@ -180,7 +193,7 @@ def read_rubric(
 
 def _check_said(before: str, found: Collection[Verdict | str]) -> None:
     """Raises Unusable where the words before a list of grades state the contrary of them."""
-    said = said_before(before) if len(found) == 1 else said_of_all(before)
+    said = said_in(before) if len(found) == 1 else said_of_all(before)
     if said is not None and any(isinstance(one, Verdict) and one.met is not said for one in found):
         raise Unusable("the words before the JSON object say the contrary of it")
 
@@ -190,7 +203,8 @@ def _read_item(one: str, item: Any, answer: str, echo: Echo) -> Verdict | str:
     try:
         _check_echo(item, echo)
         graded = RubricGradeItem.model_validate({**_fields(item), "id": one})
-        return _certain(Verdict(graded.met, graded.quote, graded.reasoning, graded.whole), answer)
+        verdict = Verdict(graded.met, graded.quote, graded.reasoning, graded.whole)
+        return _certain(verdict, answer, echo.get("criterion", ""))
     except ValidationError as exc:
         return first_fault(exc)
     except Unusable as exc:
@@ -223,6 +237,8 @@ def _id(item: Any) -> str:
 def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     """An entry's fields: a quote or reasoning that it lacks is "", and texts hold no lone surrogate or NUL."""
     fields = {k: strip_unstorable(v) if isinstance(v, str) else v for k, v in value.items() if k not in _HARMLESS}
+    if isinstance(fields.get("met"), str):
+        fields["met"] = _WORDS.get(fold(fields["met"]), fields["met"])
     named = [name for name in _REASONING if isinstance(fields.get(name), str)]
     if "reasoning" not in fields and len(named) == 1:
         fields["reasoning"] = fields.pop(named[0])
@@ -236,12 +252,12 @@ def _fields(value: Mapping[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _certain(verdict: Verdict, answer: str) -> Verdict:
+def _certain(verdict: Verdict, answer: str, criterion: str) -> Verdict:
     if (planted := _planted(answer)) and _core(verdict) in planted:
         raise Unusable("the verdict is a piece of the answer that was to be graded")
-    if said_in(verdict.reasoning) is (not verdict.met):
-        raise Unusable("its reasoning says the contrary of the verdict")
-    if verdict.met and (verdict.quote.strip() or not verdict.whole):
+    if fault := fault_of(verdict.reasoning, verdict.met, criterion):
+        raise Unusable(fault)
+    if verdict.met and (verdict.quote.strip() or not verdict.whole or asks_for_words(criterion)):
         _check_quote(verdict.quote, answer)
     return verdict
 

@@ -113,7 +113,7 @@ async def test_a_repair_names_the_criterion_and_the_piece_that_is_not_in_the_ans
 async def test_reasons_are_counted_whole(run_dir: Path) -> None:
     await answered(run_dir, n=1, criteria=1)
     done = await grade_run(
-        run_dir, Judge(lambda _: '{"met": "yes", "quote": "", "reasoning": ""}'), mode=Mode.CRITERION
+        run_dir, Judge(lambda _: '{"met": "perhaps", "quote": "", "reasoning": ""}'), mode=Mode.CRITERION
     )
     assert list(done.reasons) == ["met: Input should be a valid boolean"]
 

@@ -219,11 +219,29 @@ def test_a_long_piece_of_damaged_text_stands_in_the_answer(quote: str, answer: s
     assert quoted(quote, answer) is stands
 
 
-def test_a_criterion_about_the_whole_answer_needs_no_quote_and_no_other_does() -> None:
-    whole = {"reasoning": "x", "met": True, "quote": "", "whole": True}
-    assert read("criterion", json.dumps(whole), "en") == {True}
+@pytest.mark.parametrize(
+    ("criterion", "needs_none"),
+    [
+        ("Is brief.", True),
+        ("Avoids jargon.", True),
+        ("Does not recommend surgery.", True),
+        ("未提及风险。", True),
+        ("Advises rest.", False),
+        ("The answer should state a dose.", False),
+        ("建议休息。", False),
+    ],
+)
+def test_only_a_criterion_about_the_whole_answer_needs_no_quote(criterion: str, needs_none: bool) -> None:
+    def met(**other: object) -> bool | None:
+        reply = json.dumps({"reasoning": "x", "met": True, "quote": "", "whole": True} | other)
+        try:
+            return read_criterion(reply, ANSWERS["en"], {"criterion": criterion}).met
+        except Unusable:
+            return None
+
+    assert met() is (True if needs_none else None)
     for other in ({"whole": False}, {"whole": None}, {"whole": 1}, {"whole": "true"}, {"quote": "drink wine"}):
-        assert read("criterion", json.dumps(whole | other), "en") == {None}, other
+        assert met(**other) is None, other
 
 
 @pytest.mark.parametrize(

@@ -90,7 +90,7 @@ def test_a_quote_must_stand_in_the_answer() -> None:
 def test_a_rubric_reply_is_read_entry_by_entry() -> None:
     entries = [
         {"id": "a", "met": True, "quote": "Take one tablet", "reasoning": "x"},
-        {"id": "b", "met": "false", "quote": "", "reasoning": "x"},
+        {"id": "b", "met": "perhaps", "quote": "", "reasoning": "x"},
         {"id": "c", "met": True, "quote": "invented", "reasoning": "x"},
         {"id": "d", "met": False, "quote": "", "reasoning": "x"},
         {"id": "d", "met": True, "quote": "see a doctor", "reasoning": "x"},
