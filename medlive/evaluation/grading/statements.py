@@ -56,9 +56,6 @@ _NO_NEGATION: Final = _words(
     r"not\s(?:only|just|merely)", r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论"
 )
 _NEGATION: Final = _words(
-    r"not\s(?:only|just|merely)", r"n['’]t (?:only|just|merely)\b|不[仅但只良适]|非常|否则|无论"
-)
-_NEGATION: Final = _words(
     r"""not no none nope never neither nothing nowhere cannot without hardly absent absence silent wrong false
     opposite contrary fail(?:s|ed|ing)? lack(?:s|ed|ing)? omit(?:s|ted)? miss(?:es|ed|ing) le(?:ave|ft|aves)\sout
     ignor(?:es|ed) overlook(?:s|ed) insufficient(?:ly)? doubt(?:s|ed|ful)? violat(?:es|ed) contradict(?:s|ed)
