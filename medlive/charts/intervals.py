@@ -93,7 +93,7 @@ def intervals(
     ticks = ticks_of(low, high if high - low >= _LEAST_SPAN else low + 1.0, 8 if wide else 4)
     behind = min(max(text_width(_text(value, wide), SMALL) for _, value in named) + 12, frame.width / 2)
     widest = max(text_width(row.label, SIZE) for row in rows)
-    left = PAD + 6 + (min(widest + PAD, 0.36 * frame.width) if wide else 0.0)
+    left = PAD + 6 + (min(max(widest + PAD, 110.0), 0.36 * frame.width) if wide else 0.0)
     span = frame.width - PAD - behind - left - 6
 
     def at(value: float) -> float:

@@ -88,6 +88,12 @@ def file_name(case_id: str) -> str:
     return f"{readable}-{digest}.html" if readable else f"{digest}.html"
 
 
+def some(names: Sequence[str], most: int = 6) -> str:
+    """Names for a sentence, a few of them and how many more: all of 38 models are read by nobody."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
 _NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")
 
 
@@ -129,6 +135,7 @@ TEMPLATES.globals.update(
     f=f,
     around=around,
     format_p=format_p,
+    some=some,
 )
 
 
@@ -149,6 +156,9 @@ soft: Final = _part("soft")
 """(sentence): a remark."""
 
 
+_LACKS: Final = '<p class="missing">'
+
+
 @dataclass(frozen=True, slots=True)
 class Section:
     """A part of a page under a heading."""
@@ -157,6 +167,11 @@ class Section:
     """Its anchor."""
     title: str
     parts: Sequence[Markup]
+
+    @property
+    def lacking(self) -> bool:
+        """Whether it only says what is missing."""
+        return all(part.strip().startswith(_LACKS) and part.count("</p>") == 1 for part in self.parts)
 
 
 @dataclass(slots=True)
@@ -187,16 +202,6 @@ class Figures:
 
 
 _SCROLLED: Final = 'class="mc mc-w"'
-
-
-MOST_NAMED: Final = 6
-"""Names that a sentence gives; of more it says how many."""
-
-
-def some(names: Sequence[str]) -> str:
-    """Names for a sentence, a few of them and how many more: all of 38 models are read by nobody."""
-    more = len(names) - MOST_NAMED
-    return ", ".join(names[:MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def upper_first(text: str) -> str:

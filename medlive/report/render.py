@@ -204,7 +204,8 @@ def index(report: Report, cases: int) -> str:
         "few cases": report.few_note,
     }
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
-    nav = [(f"#{section.name}", section.title) for section in sections]
+    nav = [(f"#{section.name}", section.title) for section in sections if not section.lacking]
+    nav += [("#absent", "Not in this report")] if len(nav) < len(sections) else []
     nav += [(list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists]
     body = render("index.html", report=report, sections=sections, facts=facts, summary=summarise(report))
     return page(f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles)
