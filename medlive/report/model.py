@@ -99,8 +99,8 @@ class Report:
         )
 
     def frame(self, title: str, description: str) -> Frame:
-        """What a figure says of itself; its file alone names what the page says once for all figures."""
-        return Frame(title, description, note=f"{upper_first(self.basis)}.")
+        """What a figure says of itself; its file alone shows the description and names what it rests on."""
+        return Frame(title, description, note=f"{description} {upper_first(self.basis)}.")
 
     @property
     def rests_on(self) -> str:
