@@ -15,6 +15,7 @@ from medlive.report.sections.costs import costs, spent
 from medlive.report.sections.criteria import criteria, met_by_criterion, met_by_kind
 from medlive.report.sections.ranking import ordered_pairs
 from medlive.report.summary import summarise, tied_with
+from medlive.statistics.bootstrap import Comparison
 from tests.support.runs import made_cases, made_run
 
 SURE = re.compile(r"it is ([+-]?[\d.]+) points of 100 \(([+-]?[\d.]+) to ([+-]?[\d.]+)\) on (\d+) common cases; p")
@@ -168,3 +169,11 @@ def test_a_number_in_a_name_stays_whole_and_what_is_in_it_is_escaped() -> None:
     assert whole("gpt-5.2-2025-12-11<b>") == 'gpt-<span class="nb">5.2-2025-12-11</span>&lt;b&gt;'
     assert whole("sha256:" + "0" * 64) == "sha256:" + "0" * 64
     assert whole(None) == "–"
+
+
+def test_only_a_difference_that_survives_the_correction_ends_a_tie() -> None:
+    pairs = [
+        Comparison("a", "b", 50, 0.1, 0.01, 0.2, 0.02, 0.06),
+        Comparison("c", "a", 50, -0.2, -0.3, -0.1, 0.001, 0.003),
+    ]
+    assert tied_with("a", ["b", "c"], pairs) == ["b"]
