@@ -14,7 +14,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.cases.livemedbench import HAN, month_of
+from medlive.evaluation.cases.livemedbench import HAN, month_of, repeat_notes, unread_notes
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion, Turn, conversation
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
@@ -174,12 +174,12 @@ def read_benchmark(path: Path, format_: Format) -> CaseSet:
         for name in row.unknown():
             unknown.setdefault(name, []).append(where)
         case = row.case()
-        before, _ = found.setdefault(case.case_id, (where, case))
-        if before != where:
+        before, kept = found.setdefault(case.case_id, (where, case))
+        if kept is not case:
             notes.append(f"{path.name}, {where}: case {case.case_id!r} is in {before}; left out")
     if not found:
         raise BadInput(f"{path} holds no {format_.value} case" + (f" ({notes[0]})" if notes else ""))
-    notes += [f"{path.name}: not read: {name!r} ({len(at)} rows, first {at[0]})" for name, at in unknown.items()]
+    notes += [f"{path.name}: {note}" for note in unread_notes(unknown)]
     cases = tuple(case for _, case in found.values())
     notes += _irregular(list(found.values()))
     return CaseSet(cases, format_.value, path.name, digest_bytes(read_bytes(path)), None, tuple(notes))
@@ -197,15 +197,7 @@ def _cause(exc: ValueError) -> str:
 
 def _irregular(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
     """Notes on what is odd in cases that are asked all the same."""
-    first: dict[str, tuple[str, str | None]] = {}
-    for where, case in found:
-        before, cluster = first.setdefault(" ".join(case.question.split()), (where, case.cluster))
-        if before != where and (cluster is None or cluster != case.cluster):
-            yield f"{where}: case {case.case_id!r} has the prompt of {before}, and no cluster that joins them"
-        if len(set(case.turns)) < len(case.turns):
-            yield f"{where}: case {case.case_id!r} has a turn twice"
-        if len({c.criterion for c in case.criteria}) < len(case.criteria):
-            yield f"{where}: case {case.case_id!r} has a criterion twice"
+    yield from repeat_notes([(f"{where}: case {case.case_id!r}", case) for where, case in found])
     for what, without in {
         "criterion; they are asked and have no score": [w for w, c in found if not c.criteria],
         "positive points; they are asked and have no score": [

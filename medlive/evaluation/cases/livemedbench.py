@@ -3,7 +3,7 @@
 import codecs
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
@@ -12,8 +12,13 @@ from medlive.digest import digest_file
 from medlive.errors import BadInput
 from medlive.evaluation.log import read_bytes, read_log, some
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
+from medlive.evaluation.tables import decode_text
 
 HAN: Final = re.compile("[\u4e00-\u9fff]")
+_FIELDS: Final = {
+    "": ("case_id", "post_time", "narrative", "core_request", "doctor_advice", "rubric_items", "canary"),
+    "rubric_items.": ("criterion", "points", "axe", "axis"),
+}
 _UNSAFE: Final = re.compile(r"[^\w.+@=-]")
 _BETWEEN: Final = re.compile(r"[\s,]*")
 FAILED_PREFIX: Final = "ERROR:"
@@ -22,9 +27,9 @@ FAILED_PREFIX: Final = "ERROR:"
 
 def read_json(path: Path) -> Any:
     """Parse a JSON file. Raises BadInput with the file and the position."""
-    data = read_bytes(path)
+    text, _ = decode_text(read_bytes(path), path.name)
     try:
-        return json.loads(data.decode("utf-8-sig"))
+        return json.loads(text)
     except (ValueError, RecursionError) as exc:
         raise BadInput(f"{path} is not valid JSON: {str(exc)[:200]}") from exc
 
@@ -58,6 +63,7 @@ def read_cases(path: Path) -> CaseSet:
         raise BadInput(f"{path}: expected a list of cases, found a {type(data).__name__}")
     notes: list[str] = []
     cases: dict[str, EvaluationCase] = {}
+    unknown: dict[str, list[str]] = {}
     for place, entry in enumerate(data, start=1):
         if not isinstance(entry, dict) or entry.get("case_id") in (None, ""):
             notes.append(f"entry {place}: no object with a case_id; left out")
@@ -66,6 +72,12 @@ def read_cases(path: Path) -> CaseSet:
         if case.case_id in cases:
             notes.append(f"case {case.case_id!r}: given more than once; the last one counts")
         cases[case.case_id] = case
+        for name in _unknown(entry):
+            unknown.setdefault(name, []).append(f"entry {place}")
+    notes += unread_notes(unknown)
+    if silent := [case.case_id for case in cases.values() if not case.question.strip()]:
+        notes.append(f"{len(silent)} cases ask nothing ({some(silent)}): narrative and core_request are empty")
+    notes += repeat_notes([(f"case {case_id!r}", case) for case_id, case in cases.items()])
     if bare := [case.case_id for case in cases.values() if not case.criteria]:
         notes.append(f"{len(bare)} cases have no criterion ({some(bare)}); they are asked and have no score")
     if undated := [case.case_id for case in cases.values() if case.month is None]:
@@ -75,6 +87,37 @@ def read_cases(path: Path) -> CaseSet:
     if not cases:
         raise BadInput(f"{path} holds no case" + (f" ({notes[0]})" if notes else ""))
     return CaseSet(tuple(cases.values()), "livemedbench", path.name, digest_file(path), None, tuple(notes))
+
+
+def _unknown(entry: Mapping[str, Any]) -> Iterable[str]:
+    """The names of an entry's fields that the benchmark does not have."""
+    items = entry.get("rubric_items")
+    parts = [("", entry), *(("rubric_items.", one) for one in (items if isinstance(items, list) else ()))]
+    return {
+        f"{of}{name}": None
+        for of, part in parts
+        for name in (part if isinstance(part, dict) else ())
+        if name not in _FIELDS[of]
+    }
+
+
+def unread_notes(unknown: Mapping[str, Sequence[str]]) -> Iterator[str]:
+    """Notes on fields that are not read, by the places where they stand."""
+    for name, at in unknown.items():
+        yield f"not read: {name!r} ({len(at)} rows, first {at[0]})"
+
+
+def repeat_notes(found: Sequence[tuple[str, EvaluationCase]]) -> Iterator[str]:
+    """Notes on what stands twice in cases, each with its place: prompts, turns and criteria."""
+    first: dict[str, tuple[str, str | None]] = {}
+    for where, case in found:
+        before, cluster = first.setdefault(" ".join(case.question.split()), (where, case.cluster))
+        if before != where and (cluster is None or cluster != case.cluster):
+            yield f"{where} has the prompt of {before}, and no cluster that joins them"
+        if len(set(case.turns)) < len(case.turns):
+            yield f"{where} has a turn twice"
+        if len({c.criterion for c in case.criteria}) < len(case.criteria):
+            yield f"{where} has a criterion twice"
 
 
 def _case(entry: Mapping[str, Any], notes: list[str]) -> EvaluationCase:

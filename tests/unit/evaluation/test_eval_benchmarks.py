@@ -231,7 +231,7 @@ def test_what_is_odd_but_asked_is_said(tmp_path: Path) -> None:
     assert found.notes == (
         "hb.jsonl: not read: 'mood' (2 rows, first line 2)",
         "hb.jsonl: not read: 'rubric.weight' (1 rows, first line 2)",
-        "line 2: case 'b' has the prompt of line 1, and no cluster that joins them",
+        "line 2: case 'b' has the prompt of line 1: case 'a', and no cluster that joins them",
         "line 3: case 'c' has a turn twice",
         "line 5: case 'e' has a criterion twice",
         "1 of 5 cases have no criterion; they are asked and have no score (first: line 3)",

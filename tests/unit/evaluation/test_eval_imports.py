@@ -305,7 +305,7 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
     }
     grades = write(tmp_path / "g.json", [{"case_id": "c0", "evaluations": evaluations}])
     done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
-    assert (done.grades, done.notes) == (1, ())
+    assert (done.grades, done.notes) == (1, ("case 'c0' has a criterion twice",))
     assert {k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()} == {
         "rubric_1": True, "rubric_2": True,
     }  # fmt: skip
@@ -362,7 +362,7 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
         file.write_bytes(whole[:end])
         ended = sum(whole[:end].count(b) for b in (b'"stop"\n  }',))
         if not ended:
-            with pytest.raises(BadInput, match="is not valid JSON"):
+            with pytest.raises(BadInput, match=r"not valid (JSON|UTF-8)"):
                 read_responses(file, "m")
             continue
         answers, notes = read_responses(file, "m")
@@ -377,7 +377,7 @@ def test_a_list_that_was_cut_off_anywhere_keeps_its_whole_entries(tmp_path: Path
         whole.replace(b"-12", b"1" * 5_000)[:-1],
     ):  # fmt: skip
         file.write_bytes(damaged)
-        with pytest.raises(BadInput, match="is not valid JSON"):
+        with pytest.raises(BadInput, match=r"not valid (JSON|UTF-8)"):
             read_responses(file, "m")
 
 

@@ -215,18 +215,25 @@ def test_odd_benchmark_files_are_read_and_each_oddity_is_told(tmp_path: Path) ->
         {"criterion": "c", "points": float("nan")},
         {"criterion": "", "points": 1},
         7,
-        {"criterion": "d", "points": -2.5},
+        {"criterion": "d", "points": -2.5, "weight": 1},
     ]
-    file.write_text(json.dumps([good | {"rubric_items": items}, "x", {}, good | {"case_id": 8}]))
+    mute = {"case_id": 9, "post_time": "2025-04-08", "rubric_items": items[:1]}
+    file.write_text(json.dumps([good | {"rubric_items": items}, "x", {}, good | {"case_id": 8, "mood": 1}, mute]))
     cases = read_cases(file)
-    assert [c.case_id for c in cases.cases] == ["7", "8"]
+    assert [c.case_id for c in cases.cases] == ["7", "8", "9"]
     first = cases.cases[0]
     assert (first.language, first.month) == ("zh", "2025-04")
     assert [(c.id, c.points, c.axis) for c in first.criteria] == [
         ("rubric_1", 5.0, "Safety"),
         ("rubric_6", -2.5, None),
     ]
-    assert len(cases.notes) == 7
+    assert len(cases.notes) == 11
+    assert cases.notes[6:10] == (
+        "not read: 'rubric_items.weight' (1 rows, first entry 1)",
+        "not read: 'mood' (1 rows, first entry 4)",
+        "1 cases ask nothing (9): narrative and core_request are empty",
+        "case '8' has the prompt of case '7', and no cluster that joins them",
+    )
     assert "1 cases have no criterion (8)" in cases.notes[-1]
     for text in ("{}", "[]", "[1", "", "\ufeff[]"):
         file.write_text(text, "utf-8")
