@@ -131,10 +131,11 @@ def _forest(report: Report, shown: Sequence[Comparison], of: int) -> Markup:
         IntervalGroup(f"{first}, less", [_pair(c) for c in members])
         for first, members in groupby((c for c in shown if c.difference is not None), key=lambda c: c.first)
     ]
-    of_all = "" if len(shown) == of else f"; those with the first model, of {of} pairs"
+    pairs = f"{of} pair{'s' * (of > 1)}"
+    of_all = "" if len(shown) == of else f"; those with the first model, of {pairs}"
     frame = report.frame(
         "Differences of pairs",
-        f"First less second in points of 100 with the 95 % interval; p corrected by Holm for {of} pairs{of_all}.",
+        f"First less second in points of 100 with the 95 % interval; p corrected by Holm for {pairs}{of_all}.",
     )
     series = ["differ at 5 % after Holm's correction", "do not"]
 
