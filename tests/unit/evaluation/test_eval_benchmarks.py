@@ -249,7 +249,8 @@ WRONG = [
     (gzip.compress(b"{}"), r"is compressed \(gzip\), expected text"),
     (b"PK\x03\x04", "is a workbook or an archive"),
     (b"version https://git-lfs.github.com/spec/v1\n", "expected JSON, found 'version https://git-lfs"),
-    ('{"prompt_id": "a"}\n{"prompt_id": "\u00e9t\u00e9"}'.encode("latin-1"), "line 2: not valid UTF-8"),
+    # Bytes that GB18030 would read as Chinese.
+    ('{"prompt_id": "a"}\n{"prompt_id": "\u00e9tat"}'.encode("latin-1"), "line 2: not valid UTF-8"),
     (b"<html><body>404</body></html>", "no element Answer, found a html"),
     (b'{"case_id": "a", "narrative": "N", "rubric_items": []}\n', "expected a list of cases, found a dict"),
 ]
@@ -455,6 +456,10 @@ def test_mediqas_answers_and_their_experts_scores_go_through_by_commands(tmp_pat
     path = tmp_path / "m.xml"
     path.write_text(f"<?xml version='1.0'?><Set>{answers}</Set>")
     check_mediqa(path, tmp_path / "run")
+    one = '<Question QID="1"><QuestionText>Q</QuestionText><Answer AID="7">{}</Answer></Question>'
+    path.write_text(f"<Set>{one.format('')}{one.format('')}</Set>")
+    (note,) = load_cases(path).notes
+    assert note == "m.xml, question 1, answer 7: case '7' is in question 1, answer 7; left out"
     path.write_text("<Set><Question></Set>")
     with pytest.raises(BadInput, match=r"m\.xml: .*line 1"):
         load_cases(path)
