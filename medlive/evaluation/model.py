@@ -1,5 +1,6 @@
 """What evaluation works on: cases from a snapshot or from LiveMedBench's file, answers, and grades."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
@@ -225,6 +226,22 @@ class Origin(StrEnum):
     """The result file of a batch."""
     IMPORT = "import"
     """A file of LiveMedBench's that was said to be this grader's."""
+
+
+_PARTICULAR: Final = re.compile(
+    r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*", re.S
+)
+"""What of a reason is about one reply alone."""
+_ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
+
+
+def kind_of(reason: str) -> str:
+    """Why a criterion is ungraded, whole but for what is particular to one reply: to be counted."""
+    kind, _, detail = reason.partition(": ")
+    if kind == "endpoint":
+        # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
+        return f"{kind}: {_ATTEMPTS.split(detail)[-1][:80]}"
+    return _PARTICULAR.sub("", reason)[:300]
 
 
 @dataclass(frozen=True, slots=True)

@@ -137,7 +137,9 @@ def _form(name: str | None, out: Path | None, kind: str | None) -> str:
 def check_scored(table: Any) -> None:
     """Raises CheckFailed where no model has a score."""
     if all(model.overall.mean is None for model in table.models):
-        raise CheckFailed("no case has a score: nothing is graded", hint="medlive eval grade RUN grades it")
+        ungraded = sum(model.rates.ungraded < model.rates.criteria for model in table.models)
+        why = "each has an ungraded criterion" if ungraded else "nothing is graded"
+        raise CheckFailed(f"no case has a score: {why}", hint="medlive eval grade RUN grades it")
 
 
 def print_scores(table: Any) -> None:

@@ -25,9 +25,9 @@ from medlive.evaluation.asking.batch import (
 )
 from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import find_cached, open_work, read_record
-from medlive.evaluation.grading.judge import Judge, Verdicts, Work, kind_of, name_faults
+from medlive.evaluation.grading.judge import Judge, Verdicts, Work, name_faults
 from medlive.evaluation.log import LogWriter, open_log
-from medlive.evaluation.model import Grade, Mode, Origin
+from medlive.evaluation.model import Grade, Mode, Origin, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, open_run, read_grades
 from medlive.llm.ask import Asked, Attempt, Unusable, read_checked
 from medlive.llm.engine import EngineIdentity

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Final
 
 from medlive.evaluation.grading.cache import GradeCache
-from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work, kind_of
+from medlive.evaluation.grading.judge import Judge, Settled, Verdicts, Work
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, Grade, Mode, gradable
+from medlive.evaluation.model import Answer, CallsMade, EvaluationCase, Grade, Mode, gradable, kind_of
 from medlive.evaluation.runs.folder import GRADES, grades_of, open_run
 from medlive.llm.ask import Asker
 from medlive.llm.budget import Budget

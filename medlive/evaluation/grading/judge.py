@@ -4,7 +4,6 @@ The same for calls that are made one by one (`grade`), for files of calls (`batc
 are not made (`plan`): all send what `Judge.request` makes and read what comes by `Verdicts`.
 """
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, NamedTuple
@@ -23,13 +22,8 @@ from medlive.llm.ask import MOST_RAW, Asked, Unusable
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request
 from medlive.llm.prompts import load_prompt
 
-_PARTICULAR: Final = re.compile(
-    r"(?<=letter for letter): .*|(?<=show anything): .*|(?<=did): .*|: line \d+ col.*", re.S
-)
-"""What of a reason is about one reply alone."""
 _MOST_FAULTS: Final = 4_000
 """Characters of the faults that a repair request names."""
-_ATTEMPTS: Final = re.compile(r" in \d+ attempts?: ")
 RUBRIC_SIZE: Final = 40
 """The most criteria of one call; longer rubrics take more calls."""
 
@@ -43,15 +37,6 @@ class Work:
     criteria: tuple[EvaluationCriterion, ...]
     round: int = 0
     """How often unusable replies stand on record: a store of replies is asked past them."""
-
-
-def kind_of(reason: str) -> str:
-    """Why a criterion is ungraded, whole but for what is particular to one reply: to be counted."""
-    kind, _, detail = reason.partition(": ")
-    if kind == "endpoint":
-        # "<endpoint> gave no answer for model <id> in <n> attempts: <cause>"
-        return f"{kind}: {_ATTEMPTS.split(detail)[-1][:80]}"
-    return _PARTICULAR.sub("", reason)[:300]
 
 
 def judge_digest(identity: EngineIdentity, mode: Mode, prompt: Prompt) -> str:

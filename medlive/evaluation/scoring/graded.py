@@ -1,5 +1,6 @@
 """A run with the verdicts of one grader; the grades' texts are read only when accessed."""
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -7,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.errors import UsageError
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, grade_keys
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
@@ -87,6 +88,8 @@ class _JudgeLog:
     verdicts: dict[str, bool | None]
     models: set[str]
     """The models that the replies name."""
+    reasons: dict[str, str]
+    """Why a key has no verdict."""
     contradicted: set[str]
     """Keys with both a met and a not-met verdict."""
 
@@ -131,6 +134,10 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     chosen = fullest(counts)
     notes += _judge_notes(judges, counts, chosen)
     log, last = judges[chosen], judges[chosen].last
+    reasons = _current(run.cases, answers, chosen, log.reasons) if log.reasons else {}
+    met = current[chosen]
+    ungraded = Counter(why for case, of in reasons.items() for cid, why in of.items() if met[case][cid] is None)
+    notes += [f"{n} criteria are ungraded: {reason}" for reason, n in ungraded.most_common(_NAMED)]
     grader = Grader(last.engine, last.model, tuple(sorted(log.models)), last.mode.value, last.prompt, chosen)
     grades = _GradeBook(run, answers, chosen)
     return GradedRun(run, run.info.model, answers, grades, grader, tuple(notes), current[chosen])
@@ -177,7 +184,7 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
     """The judges of a log by digest, the one that wrote last at the end."""
     judges: dict[str, _JudgeLog] = {}
     for grade in grades_of(path, notes):
-        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), set())
+        log = judges.pop(grade.judge, None) or _JudgeLog(grade, {}, set(), {}, set())
         judges[grade.judge] = log
         log.last = grade
         if grade.grader:
@@ -185,6 +192,8 @@ def _read_judges(path: Path, notes: list[str]) -> dict[str, _JudgeLog]:
         if {log.verdicts.get(grade.key), grade.met} == {True, False}:
             log.contradicted.add(grade.key)
         log.verdicts[grade.key] = grade.met
+        if grade.met is None:
+            log.reasons[grade.key] = kind_of(grade.reason)
     return judges
 
 

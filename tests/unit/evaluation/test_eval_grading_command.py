@@ -78,6 +78,15 @@ async def test_a_table_names_its_graders_engine_and_refuses_to_mix_engines(
     assert "different engines: openai, rules" in str(mixed.exception)
 
 
+async def test_a_score_says_why_criteria_are_ungraded(run: Path, command: Command) -> None:
+    reply = '{"met": true, "quote": "", "reasoning": "x"}'
+    mixed = Judge(lambda r: verdict(True) if r.inputs["criterion"].endswith(".0") else reply, model="judge-2")
+    left = (await grade_run(run, mixed, mode=Mode.CRITERION)).ungraded
+    said = await command("score", run)
+    assert f"run: {left} criteria are ungraded: met without words of the answer" in said.stderr
+    assert str(said.exception) == "no case has a score: each has an ungraded criterion"
+
+
 async def test_a_limit_under_the_plan_is_told_and_the_rules_at_an_address_cost_what_is_unknown(
     run: Path, command: Command
 ) -> None:
