@@ -91,6 +91,11 @@ def _missing(report: Report) -> str:
     for count, total, what in (
         (sum(r.ungraded for r in rates), sum(r.criteria for r in rates), "verdicts are ungraded"),
         (sum(r.unanswered for r in rates), sum(r.cases for r in rates), "cases are unanswered"),
+        (
+            sum(r.unscorable for r in rates),
+            sum(r.cases for r in rates),
+            "cases have no positive criterion to score",
+        ),
     ):
         if count:
             found.append(f"{count:,} of {total:,} {what}")

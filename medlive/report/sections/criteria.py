@@ -86,7 +86,9 @@ def criteria(report: Report) -> Section:
     if kinds:
         labels = [f"{name} ({max(c.graded for c in counts.values())})" for name, counts in kinds.items()]
         grid = [[_cell(counts, k) for k in range(len(report.models))] for counts in kinds.values()]
-        figure = soft(_CAPTION) + heat_map(report, "criteria", "Share of criteria met", _CAPTION, labels, grid)
+        figure = soft(_CAPTION) + heat_map(
+            report, "criteria", "Share of positive criteria met", _CAPTION, labels, grid
+        )
     lists = render("criteria.html", report=report, least=_least_met(rated), harms=_most_met(rated), kinds=kinds,
                    rated=rated)  # fmt: skip
     return Section("criteria", "Criteria", [figure, lists, render("axes.html", report=report)])

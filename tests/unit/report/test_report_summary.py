@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from medlive.evaluation.asking.registry import load_registry
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.score import GradedRun, ScoreTable, load_graded, score_runs
 from medlive.llm.engine import Usage
 from medlive.report.html import whole
@@ -82,6 +83,17 @@ def test_what_is_missing_is_counted_over_all_models(tmp_path: Path) -> None:
     assert "no cutoff is known for b," in said
     assert "the grader was not compared with people" in said
     assert f"{len(table.warnings)} warning" in said
+
+
+def test_cases_that_no_score_is_defined_for_are_counted(tmp_path: Path) -> None:
+    def without(place: int, case: EvaluationCase) -> EvaluationCase:
+        negative = tuple(c for c in case.criteria if c.points < 0)
+        return replace(case, criteria=negative) if place < 3 else case
+
+    run = load_graded(made_run(made_cases(40, months=2, change=without), tmp_path / "r", "a", 0.5, missing=False))
+    said = summarise(analyse(score_runs([run], draws=20)))["Missing or wrong"]
+    assert "3 of 40 cases have no positive criterion to score" in said
+    assert "ungraded" not in said
 
 
 def test_one_model_and_no_score_are_said_in_words(tmp_path: Path) -> None:
