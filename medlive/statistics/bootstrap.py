@@ -191,7 +191,10 @@ def compare_paired(
         counts = cluster_counts(known, clusters)
         total = np.nansum(np.abs(differences), axis=0)
         size = np.where(total > 0, np.nansum(differences**2, axis=0) / np.maximum(total, 1e-300), 1.0)
-        ends = paired(gains, losses, np.minimum(size, 1.0), drawn.reshape(len(drawn), 2, -1), counts, unit)
+        differing = cluster_counts(known & (differences != 0), clusters)
+        ends = paired(
+            gains, losses, np.minimum(size, 1.0), drawn.reshape(len(drawn), 2, -1), counts, differing, unit
+        )
         return np.stack([gains - losses, *ends])
 
 

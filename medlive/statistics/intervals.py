@@ -72,7 +72,13 @@ def gap_bounds(
 
 
 def paired(
-    gains: Floats, losses: Floats, size: Floats, drawn: Floats, clusters: NDArray[Any], unit: Any
+    gains: Floats,
+    losses: Floats,
+    size: Floats,
+    drawn: Floats,
+    clusters: NDArray[Any],
+    differing: NDArray[Any],
+    unit: Any,
 ) -> Floats:
     """The interval and p of mean differences, gains less losses: (3 x columns), low, high and p.
 
@@ -82,11 +88,14 @@ def paired(
         size: Of a difference that is not 0, Σd² / Σ|d|, as an unseen one would be; 1 where none is seen.
         drawn: Both in each draw, (draws x 2 x columns).
         clusters: The clusters that hold an item of each column; from `LEAST_PAIRED` on there is an interval.
+        differing: Those of them with a difference that is not 0, whose number less one is Student's freedom: few
+            differences show too little of their spread. At least `LEAST_PAIRED` are assumed, and without any, all.
         unit: Whether a column's differences are all in [-1, 1]; where they are not, the interval is Student's.
 
     p is that of the widest interval that leaves 0 out, so that p < 0.05 exactly where the 95 % one does. It is
     never below 2^(1-k), which is all that k signs can show.
     """
+    counted = np.where(differing > 0, np.minimum(np.maximum(differing, LEAST_PAIRED), clusters), clusters)
     spread = np.nanstd(drawn, axis=0)
     centred = drawn - np.nanmean(drawn, axis=0)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -103,7 +112,7 @@ def paired(
             student = (gains - losses - t * whole, gains - losses + t * whole)
             return np.where(unit, low, student[0]), np.where(unit, high, student[1])
 
-        low, high = ends(quantiles(clusters))
+        low, high = ends(quantiles(counted))
         below, above = np.zeros_like(gains), np.full_like(gains, 1e3)
         for _ in range(50):
             middle = (below + above) / 2
@@ -111,13 +120,11 @@ def paired(
             apart = (inner[0] > 0) | (inner[1] < 0)
             below, above = np.where(apart, middle, below), np.where(apart, above, middle)
     known = (clusters >= LEAST_PAIRED) & ~np.isnan(low)
-    p = [_p_of(t, int(k)) if k > 1 else 1.0 for t, k in zip(below, clusters, strict=True)]
+    p = [
+        max(2.0 ** max(1 - int(k), -1000), two_sided_p(t, int(n) - 1)) if k > 1 else 1.0
+        for t, n, k in zip(below, counted, clusters, strict=True)
+    ]
     return np.stack([np.where(known, low, np.nan), np.where(known, high, np.nan), p])
-
-
-def _p_of(t: float, clusters: int) -> float:
-    freedom = clusters - 1
-    return max(2.0**-freedom if freedom < 1000 else 0.0, two_sided_p(t, freedom))
 
 
 def two_sided_p(t: float, freedom: int) -> float:

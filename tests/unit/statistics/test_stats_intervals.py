@@ -106,6 +106,15 @@ def test_a_pairs_interval_covers_the_difference(shares: tuple[float, float], n: 
     assert ((low <= truth) & (truth <= high)).mean() >= 0.91
 
 
+@pytest.mark.parametrize(("n", "share"), [(40, 0.1), (100, 0.05)])
+def test_two_weak_models_that_are_alike_are_seldom_told_apart(n: int, share: float) -> None:
+    """A few differences among many zeros are as few as they are, not as the cases."""
+    rng = np.random.default_rng(11)
+    first, second = (np.where(rng.random((n, 3000)) < share, rng.beta(0.7, 1.5, (n, 3000)), 0.0) for _ in "ab")
+    p = compare_paired(first - second, draws=400)[3]
+    assert (p < 0.05).mean() < 0.08
+
+
 def test_a_gap_that_every_case_shows_is_found() -> None:
     rng = np.random.default_rng(3)
     (pair,) = compare(["a", "b"], rng.normal([0.5, 0.4], 0.02, (18, 2)))
