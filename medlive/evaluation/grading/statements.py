@@ -77,14 +77,21 @@ _STATES: Final = re.compile(
     r"|.*\b(?:(?:meets?|satisf(?:y|ies)|fulfil+s?)(?: it| this)?|falls? short)"
     r"|(?:(?:this|it|is|answer|the|a) )*(?:pass|fail)(?:es|ed|s)?)\W*\Z"
     r"|.*\b(?:(?:un)?met\b(?!\s(?:with|an?|the|in)\b)|(?:un)?(?:satisfied|fulfilled)\b(?!\swith\b))"
-    r"|.*\b(?:meets?|met|satisf(?:y|ies|ied)|fulfil\w*|fails?|contradicts?|falls? short of)\s(?:\w+\s){0,3}"
-    rf"{_NAMED}|.*\b{_NAMED}\s(?:\w+\s){{0,2}}(?:holds?|applies|violated)\b"
-    rf"|.*(?:满足|符合|达到|达不到|违背)了?\w{{0,3}}{_NAMED_ZH}(?:的?要求)?\W*\Z"
+    r"|.*\b(?:meets?|met|satisf(?:y|ies|ied)|fulfil\w*|fails?|contradicts?|falls? short of)\s"
+    rf"(?:(?:the|this|that|its|all|these|of|stated|given|grading)\s){{0,3}}{_NAMED}(?!\s(?:for|of)\b)|.*\b{_NAMED}\s(?:\w+\s){{0,2}}(?:holds?|applies|violated)\b"
+    rf"|.*(?:满足|符合|达到|达不到|违背)了?(?:[该此本这上述以所有全部一条项]|评分){{0,4}}{_NAMED_ZH}(?:的?要求)?\W*\Z"
     rf"|(?:{_NAMED_ZH}|回答|答案|结论|评分|部分|没有|无法|难以|[该此本其项条目中与已经完全基本大致确实明显被判为定认视]"
     r"|[算应可能够得到全均都皆所有各每并仅只不未没非]|\W)*+(?:满足|符合?|达到|达标|成立|相反)了?\W*\Z",
     re.IGNORECASE | re.DOTALL,
 )
 """A clause that states a verdict: of the criterion by name, or of nothing else."""
+_REPORTS: Final = re.compile(
+    r"\b(?:answer|response|text|it) (?:\w+ly )?(?:says|states|tells|explains|notes|mentions|warns|advises"
+    r"|recommends)\b|\b(?:targets?|goals?|needs?) (?:is|are|was|were|has|have)\b"
+    r"|回答\w{0,2}(?:说|写|指出|提到|提示|认为|建议)",
+    re.IGNORECASE,
+)
+"""A clause with such words tells what the answer says, or speaks of another thing that is met."""
 _BARE: Final = re.compile(r"\W*(?:yes|no|true|false|是|否)\W*", re.IGNORECASE)
 """A verdict where it begins or ends a text, or has a label."""
 _LABEL: Final = re.compile(
@@ -231,7 +238,8 @@ def _last_said(clauses: Sequence[str]) -> bool | None:
     for place, clause in enumerate(clauses):
         labelled = place in (0, len(clauses) - 1) or _LABEL.fullmatch(clauses[place - 1])
         bare = labelled and _BARE.fullmatch(clause)
-        if bare or (_STATES.match(clause) and not _SUPPOSED.search(clause)):
+        stated = _STATES.match(clause) and not (_SUPPOSED.search(clause) or _REPORTS.search(clause))
+        if bare or stated:
             denied = _odd(clause)
             if denied or not _INFINITIVE.search(clause):
                 said = not denied

@@ -1,4 +1,4 @@
-"""Judge replies in two languages, written from the prompts alone: 314 of honest judges, 374 hostile or careless.
+"""Judge replies in two languages, written from the prompts alone: 354 of honest judges, 374 hostile or careless.
 
 A hostile reply must leave its criterion ungraded (or read right), an honest one must be read. Those marked `open`
 in the file are not yet read so; one that is mended loses its mark.
@@ -51,5 +51,5 @@ def test_no_honest_reply_is_read_as_the_contrary() -> None:
 def test_the_corpus_holds_both_sides_and_languages() -> None:
     sides = Counter((row["side"], CASES[row["case"]]["language"]) for row in REPLIES)
     assert min(sides.values()) >= 75
-    assert len(REPLIES) >= 600
+    assert len(REPLIES) >= 700
     assert sum(row.get("open", False) for row in REPLIES) < len(REPLIES) / 40
