@@ -180,14 +180,15 @@ def fault_of(reasoning: str, met: bool, criterion: str) -> str | None:
         return "its reasoning is a placeholder"
     if _MIXED.search(reasoning):
         return "its reasoning mixes Latin and Cyrillic letters within a word"
-    said = said_in(reasoning)
     if unable := list(_UNABLE.finditer(reasoning)):
         rest = _BREAK.search(reasoning, unable[-1].end())
         if rest is None or said_in(reasoning[rest.end() :]) is None:
             return "its reasoning comes to no verdict"
-    if said is None and _only_lacks(reasoning) and not denies(criterion) and not _REFRAINS.search(criterion):
+    clauses = _clauses(reasoning[-_LOOKED_AT:])
+    said = _last_said(clauses)
+    if said is None and met and _only_lack(clauses) and not denies(criterion) and not _REFRAINS.search(criterion):
         said = False
-    if said is None and _repeats(reasoning, criterion):
+    if said is None and not met and _repeats(reasoning, criterion):
         said = True
     return "its reasoning says the contrary of the verdict" if said is (not met) else None
 
@@ -202,18 +203,20 @@ def denies(text: str) -> bool:
     return _NEGATION.search(_NO_NEGATION.sub(" ", text)) is not None
 
 
-def _only_lacks(reasoning: str) -> bool:
+def _only_lack(clauses: Sequence[str]) -> bool:
     """Whether every clause of a reasoning denies. "It says that no scan is needed" tells what is there."""
-    clauses = [one for one in _clauses(reasoning) if _TERM.search(one)]
-    return bool(clauses) and all(_odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in clauses)
+    told = [one for one in clauses if _TERM.search(one)]
+    return bool(told) and all(_odd(one) and not _SAYS.search(_FIRST_NEGATION.split(one)[0]) for one in told)
 
 
 def _repeats(reasoning: str, criterion: str) -> bool:
     """Whether a reasoning without a negation holds all words of the criterion."""
+    if denies(reasoning):
+        return False
     said, asked = (
         {word[:5].rstrip("s") for word in _TERM.findall(text.casefold())} for text in (reasoning, criterion)
     )
-    return len(asked) > 1 and asked <= said and not denies(reasoning)
+    return len(asked) > 1 and asked <= said
 
 
 def _clauses(text: str) -> list[str]:
