@@ -198,9 +198,11 @@ class Figures:
         for svg in shown:
             self.styles |= dict.fromkeys(_STYLES.findall(svg))
             parts.append(_STYLES.sub("", svg))
-        return _part("figure")(name, frame.title, list(zip(kinds, parts, strict=True)), self.png)
+        over = int(_WIDTH.findall(parts[0])[0]) > 1.5 * width
+        return _part("figure")(name, frame.title, list(zip(kinds, parts, strict=True)), self.png, over)
 
 
+_WIDTH: Final = re.compile(r'width="(\d+)"')
 _SCROLLED: Final = 'class="mc mc-w"'
 
 
