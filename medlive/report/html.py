@@ -12,6 +12,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from medlive.charts import WIDE, WIDTH, Frame
+from medlive.evaluation.log import some
 from medlive.evaluation.model import EvaluationCase
 from medlive.report.search import MOST_TEXT
 
@@ -86,12 +87,6 @@ def file_name(case_id: str) -> str:
     readable = re.sub(r"[^A-Za-z0-9_-]+", "-", case_id)[:40].strip("-")
     digest = hashlib.sha256(case_id.encode("utf-8", "surrogatepass")).hexdigest()[:10]
     return f"{readable}-{digest}.html" if readable else f"{digest}.html"
-
-
-def some(names: Sequence[str], most: int = 6) -> str:
-    """Names for a sentence, a few of them and how many more: all of 38 models are read by nobody."""
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 _NUMBER: Final = re.compile(r"\d[\d.]*(?:[-/:]\d[\d.]*)+")

@@ -3,9 +3,10 @@
 from collections.abc import Sequence
 from typing import Final
 
+from medlive.evaluation.log import some
 from medlive.evaluation.scoring.fresh import FreshScore
 from medlive.evaluation.scoring.score import FEW, ModelScore
-from medlive.report.html import format_p, percent, percents, points, points_around, some
+from medlive.report.html import format_p, percent, percents, points, points_around
 from medlive.report.model import Report, unpublishable
 from medlive.statistics.bootstrap import Comparison
 

@@ -6,6 +6,7 @@ from typing import Final
 from markupsafe import Markup
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
+from medlive.evaluation.log import some
 from medlive.evaluation.scoring.contamination import ContaminationTable
 from medlive.report.html import (
     Section,
@@ -14,7 +15,6 @@ from medlive.report.html import (
     points_around,
     render,
     soft,
-    some,
     upper_first,
 )
 from medlive.report.model import Report

@@ -7,6 +7,7 @@ from typing import Final
 from markupsafe import Markup
 
 from medlive.charts import Frame, Interval, IntervalGroup, IntervalRow, intervals
+from medlive.evaluation.log import some
 from medlive.evaluation.scoring.score import AFTER, CUTOFF, Estimate, ModelScore
 from medlive.report.html import (
     Section,
@@ -18,7 +19,6 @@ from medlive.report.html import (
     points_around,
     render,
     soft,
-    some,
 )
 from medlive.report.model import Report, judged, unpublishable
 from medlive.statistics.bootstrap import Comparison
