@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from datetime import datetime
+from enum import StrEnum
 from functools import partial
 from typing import Annotated, Any
 
@@ -18,6 +19,14 @@ from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 COUNTS_WIDTH = 60
+
+
+class WebPart(StrEnum):
+    """What `medlive serve` serves."""
+
+    ALL = "all"
+    PUBLIC = "public"
+    PRIVATE = "private"
 
 
 @contextmanager
@@ -101,22 +110,30 @@ def worker(as_json: JsonOption = False) -> None:
 def serve(
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
+    part: Annotated[WebPart, Option(help="What to serve: the downloads, the rooms behind accounts, or both.")] = (
+        WebPart.ALL
+    ),
+    preview: Annotated[
+        bool, Option("--preview", help="Show snapshots that are not publishable too, marked as such.")
+    ] = False,
 ) -> None:
-    """Serve the status page, /health and the files of frozen snapshots until stopped; nothing can be changed."""
+    """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped."""
     from medlive.service.database import open_database
     from medlive.service.paths import snapshots_path
-    from medlive.web.app import serve_web
+    from medlive.web.app import ROOMS, build_app
+    from medlive.web.serving import serve_web
+    from medlive.web.site import Site
 
     settings = load_settings().settings
 
     async def run() -> None:
         with _stopped_by_signals() as stop:
-            async with (
-                open_database(settings) as database,
-                serve_web(database, snapshots_path(settings), host, port) as address,
-            ):
-                say(f"serving at {address} (stop with Ctrl-C)")
-                await stop.wait()
+            async with open_database(settings) as database:
+                rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is (part is WebPart.PUBLIC)]
+                app = build_app(Site(database, settings, snapshots_path(settings), preview), rooms)
+                async with serve_web(app, host, port) as address:
+                    say(f"serving at {address} (stop with Ctrl-C)")
+                    await stop.wait()
 
     wait_for(run())
 

@@ -32,6 +32,11 @@ _TYPES: Final = {
 }
 
 
+def media_type(name: str) -> str:
+    """Return the media type of a published file by its suffix, by default plain text."""
+    return _TYPES.get(Path(name).suffix, "text/plain; charset=utf-8")
+
+
 class RemoteState(StrEnum):
     """What a target has under an item's name."""
 
@@ -56,8 +61,8 @@ class Item:
 
     @property
     def content_type(self) -> str:
-        """The media type by the name's suffix, by default plain text."""
-        return _TYPES.get(Path(self.name).suffix, "text/plain; charset=utf-8")
+        """The media type."""
+        return media_type(self.name)
 
     @property
     def base64(self) -> str:

@@ -1,144 +1,137 @@
-"""The read-only web: whether the database answers, where the threads stand, and the frozen snapshots' files.
+"""The application: the rooms that are served, security headers, errors as pages or JSON, the choice of a theme."""
 
-Text that came from a community or an engine is only ever shown escaped, and no page runs a script.
-"""
+from collections.abc import Iterable, Mapping
+from http import HTTPStatus
+from typing import Final
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from functools import lru_cache
-from pathlib import Path
-from typing import Any, Final
-
-from aiohttp import hdrs, web
-from jinja2 import Environment, PackageLoader, StrictUndefined
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exception_handlers import request_validation_exception_handler
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse, RedirectResponse, Response
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from medlive import __version__
-from medlive.db.curation.funnel import funnel
-from medlive.db.release.snapshots import find_snapshot, list_snapshots
-from medlive.db.session import Database, ping
-from medlive.db.tables.release import SnapshotState
-from medlive.errors import DatabaseUnavailable, ServiceUnavailable
-from medlive.integrity.folder import list_files, sha256
-from medlive.snapshot.identity import folder_name
-from medlive.snapshot.model import week_end
+from medlive.db.session import ping
+from medlive.errors import DatabaseUnavailable
+from medlive.web import static_files
+from medlive.web.downloads.room import DOWNLOADS
+from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, render
+from medlive.web.site import Room, Site, site_of
 
-DATABASE: Final = web.AppKey("database", Database)
-SNAPSHOTS: Final = web.AppKey("snapshots", Path)
+ROOMS: Final = (DOWNLOADS,)
+"""Every room; one is added by a line here."""
+
 _HEADERS: Final = {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'",
+    "Content-Security-Policy": "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; "
+    "connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
+    # Not no-referrer: with it a browser sends no Origin with forms, by which forged ones are known.
+    "Referrer-Policy": "same-origin",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=()",
 }
-_TEMPLATES: Final = Environment(
-    loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True
-)
+_TEXTS: Final = {
+    401: "Sign in to see this page.",
+    403: "Your account may not do this.",
+    404: "There is nothing at this address. It may have been mistyped, or not be published yet.",
+    405: "This address cannot be used this way.",
+    410: "This was withdrawn and is no longer given out.",
+    422: "The address or the form holds a value that cannot be used.",
+    429: "Too many attempts. Wait a while and try again.",
+    500: "Something went wrong here. The fault was logged.",
+    503: "The database cannot be reached. Try again in a moment.",
+}
+_log: Final = structlog.get_logger(__name__)
 
 
-def build_app(database: Database, snapshots: Path) -> web.Application:
-    """The application; `snapshots` is the folder of frozen snapshots, `database` stays its owner's."""
-    app = web.Application(middlewares=[_unavailable])
-    app[DATABASE], app[SNAPSHOTS] = database, snapshots
-    app.router.add_get("/health", _health)
-    app.router.add_get("/", _status)
-    app.router.add_get("/snapshots/{version}/{file:.+}", _file)
-    app.on_response_prepare.append(_finish)
+def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
+    """Build the application of these rooms; public and private ones may be served by separate processes."""
+    rooms = tuple(rooms)
+    app = FastAPI(
+        title="medlive", version=__version__, openapi_url="/api/openapi.json", docs_url=None, redoc_url=None,
+        description="Snapshots of medlive: versions, files with digests, differences, errata and counts.",
+    )  # fmt: skip
+    app.state.site = site
+    app.state.sections = tuple(section for room in rooms for section in room.sections)
+    app.include_router(static_files.router)
+    app.add_api_route("/health", _health, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
+    for room in rooms:
+        app.include_router(room.router)
+    app.add_middleware(_SecurityHeaders)
+    app.add_exception_handler(StarletteHTTPException, _on_http_error)
+    app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
+    app.add_exception_handler(Exception, _on_fault)
     return app
 
 
-@asynccontextmanager
-async def serve_web(database: Database, snapshots: Path, host: str, port: int) -> AsyncIterator[str]:
-    """Serve while the context lasts; yields the address. `port` 0 takes a free one.
+class _SecurityHeaders:
+    """Adds the headers of every response that sets none of that name itself."""
 
-    Raises ServiceUnavailable when the address is taken.
-    """
-    runner = web.AppRunner(build_app(database, snapshots), shutdown_timeout=2.0)
-    try:
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, host, port).start()
-        except OSError as error:
-            raise ServiceUnavailable(
-                f"cannot listen on {host}:{port}: {error.strerror or error}", hint="choose another port"
-            ) from error
-        bound = runner.addresses[0]
-        shown = f"[{bound[0]}]" if ":" in bound[0] else bound[0]
-        yield f"http://{shown}:{bound[1]}"
-    finally:
-        await runner.cleanup()
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                for name, value in _HEADERS.items():
+                    headers.setdefault(name, value)
+            await send(message)
+
+        await self.app(scope, receive, send_with_headers)
 
 
-@web.middleware
-async def _unavailable(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Answer 503 while the database cannot be reached, without its address."""
-    try:
-        answer: web.StreamResponse = await handler(request)
-    except DatabaseUnavailable:
-        return web.Response(status=503, text="the database cannot be reached\n", headers={"Retry-After": "10"})
-    return answer
+def _error(request: Request, status: int, detail: str | None, headers: Mapping[str, str] | None) -> Response:
+    """An error as JSON for the API and as a page for people; `detail` replaces the usual sentence."""
+    title = HTTPStatus(status).phrase
+    text = detail if detail not in (None, title) else _TEXTS.get(status, title)
+    response: Response
+    if request.url.path.startswith("/api/") or request.url.path == "/health":
+        response = JSONResponse({"detail": text}, status)
+    else:
+        response = render(request, ErrorPage(status, title, str(text)), status)
+    response.headers.update(headers or {})
+    return response
 
 
-async def _finish(request: web.Request, response: web.StreamResponse) -> None:
-    response.headers.update(_HEADERS)
-    if isinstance(response, _FrozenFile) and response.status in {200, 206}:
-        # Here, since FileResponse sets an ETag of its own from the file's time.
-        response.headers.update(_lasting(response.digest))
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, StarletteHTTPException)
+    if error.status_code < 400:
+        return Response(status_code=error.status_code, headers=error.headers)
+    return _error(request, error.status_code, error.detail, error.headers)
 
 
-async def _health(request: web.Request) -> web.Response:
-    try:
-        async with asyncio.timeout(5), request.app[DATABASE].begin() as session:
-            await ping(session)
-    except (DatabaseUnavailable, TimeoutError):
-        return web.json_response({"status": "unavailable", "database": "unreachable"}, status=503)
-    return web.json_response({"status": "ok", "database": "ok", "version": __version__})
+async def _on_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    if request.url.path.startswith("/api/"):
+        return await request_validation_exception_handler(request, error)
+    return _error(request, 422, None, None)
 
 
-async def _status(request: web.Request) -> web.Response:
-    async with request.app[DATABASE].begin() as session:
-        rows = await funnel(session)
-        snapshots = await list_snapshots(session)
-    frozen = [(s, _files(request.app[SNAPSHOTS], s.version)) for s in snapshots if s.state is SnapshotState.FROZEN]
-    page = _TEMPLATES.get_template("status.html").render(funnel=rows, snapshots=frozen, version=__version__)
-    return web.Response(text=page, content_type="text/html", headers={hdrs.CACHE_CONTROL: "no-store"})
+async def _on_database_unavailable(request: Request, error: Exception) -> Response:
+    return _error(request, 503, None, {"Retry-After": "10"})
 
 
-def _files(snapshots: Path, version: str) -> list[str]:
-    """The names of the plain files in a snapshot's folder, as its SHA256SUMS names them; links are left out."""
-    return sorted(list_files(snapshots / folder_name(version)).files)
+async def _on_fault(request: Request, error: Exception) -> Response:
+    _log.error("a request failed", path=request.url.path, error=type(error).__name__)
+    return _error(request, 500, None, None)
 
 
-async def _file(request: web.Request) -> web.StreamResponse:
-    version, name = request.match_info["version"], request.match_info["file"]
-    if week_end(version) is None:
-        raise web.HTTPNotFound
-    async with request.app[DATABASE].begin() as session:
-        info = await find_snapshot(session, version)
-    snapshots = request.app[SNAPSHOTS]
-    # A name becomes a path only if it is among the existing files.
-    if info is None or info.state is not SnapshotState.FROZEN or name not in _files(snapshots, version):
-        raise web.HTTPNotFound
-    path = snapshots / folder_name(version) / name
-    stat = path.stat()
-    digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
-    if any(tag.value in (digest, "*") for tag in request.if_none_match or ()):
-        return web.Response(status=304, headers=_lasting(digest))
-    return _FrozenFile(path, digest)
+async def _health(request: Request) -> Response:
+    async with site_of(request).database.begin() as session:
+        await ping(session)
+    return JSONResponse({"status": "ok", "database": "ok", "version": __version__})
 
 
-class _FrozenFile(web.FileResponse):
-    """A file that never changes, with its SHA-256."""
-
-    def __init__(self, path: Path, digest: str) -> None:
-        super().__init__(path)
-        self.digest = digest
-
-
-def _lasting(digest: str) -> dict[str, str]:
-    return {hdrs.ETAG: f'"{digest}"', hdrs.CACHE_CONTROL: "public, max-age=31536000, immutable"}
-
-
-@lru_cache(maxsize=1024)
-def _digest(path: Path, mtime_ns: int, size: int) -> str:
-    """A file's SHA-256, computed again when the file is another."""
-    return sha256(path)
+async def _choose_theme(theme: Theme, back: str = "/") -> Response:
+    """Keep light, dark or the system's choice in a cookie, and go back to the page."""
+    # `//host` and `/\host` would lead to another host.
+    local = back.startswith("/") and back[1:2] not in ("/", "\\") and back.isprintable()
+    response = RedirectResponse(back if local else "/", 303)
+    response.set_cookie(THEME_COOKIE, theme, max_age=31536000, samesite="lax", httponly=True)
+    return response

@@ -343,3 +343,15 @@ async def test_runs_and_evaluations_are_recorded(database: Database) -> None:
             )
         [row] = await session.scalars(select(EvaluationRunRow))
         assert (row.id, row.scores) == (number, {"paper": 0.2})
+
+
+async def test_harvests_of_a_week_are_found_by_source(database: Database) -> None:
+    async with database.begin() as session:
+        one = await harvests.start_harvest(session, "icliniq", "2026.W40")
+        await harvests.start_harvest(session, "sdn", "2026.W40")
+        await harvests.start_harvest(session, "dxy", "2026.W39")
+        await harvests.finish_harvest(session, one, {})
+        found = await harvests.list_sources(session)
+    assert [(s.name, s.last_run, s.last_outcome) for s in found] == [
+        ("dxy", "2026.W39", "running"), ("icliniq", "2026.W40", "done"), ("sdn", "2026.W40", "running")
+    ]  # fmt: skip

@@ -1,0 +1,100 @@
+"""Pages: a typed context for each template, rendered with everything escaped."""
+
+from dataclasses import dataclass, fields
+from datetime import UTC, datetime
+from typing import ClassVar, Final, Literal
+from urllib.parse import quote
+
+from fastapi import Request
+from fastapi.responses import HTMLResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from medlive import __version__
+from medlive.web.site import Section
+from medlive.web.static_files import static_url
+
+Theme = Literal["auto", "light", "dark"]
+THEMES: Final[tuple[Theme, ...]] = ("auto", "light", "dark")
+THEME_COOKIE: Final = "theme"
+
+
+@dataclass(frozen=True, slots=True)
+class Frame:
+    """What `base.html` shows around every page, as `frame`."""
+
+    path: str  # Of the page, with its query
+    theme: Theme
+    sections: tuple[Section, ...]
+    user: str | None  # Who is signed in
+    csrf: str | None  # The token of forms; None where nobody is signed in
+    version: str = __version__
+
+    def is_current(self, section: Section) -> bool:
+        """Whether the page belongs to a section of the navigation."""
+        path = self.path.partition("?")[0]
+        return path == section.href or (section.href != "/" and path.startswith(f"{section.href}/"))
+
+
+@dataclass(frozen=True)
+class Page:
+    """A template's context: its fields, and `frame`, are all that the template may use."""
+
+    template: ClassVar[str]
+
+
+@dataclass(frozen=True)
+class ErrorPage(Page):
+    """What a reader meets instead of a page."""
+
+    template = "error.html"
+    status: int
+    title: str
+    text: str
+
+
+def frame_of(request: Request) -> Frame:
+    """Return what surrounds a page; `accounts` sets `user_name` and `csrf_token` of the request's state."""
+    path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    theme = request.cookies.get(THEME_COOKIE, "auto")
+    return Frame(
+        path=path,
+        theme=next((known for known in THEMES if known == theme), "auto"),
+        sections=request.app.state.sections,
+        user=getattr(request.state, "user_name", None),
+        csrf=getattr(request.state, "csrf_token", None),
+    )
+
+
+def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
+    """Render a page; it is asked for again each time, since what it shows may change."""
+    values = {field.name: getattr(page, field.name) for field in fields(page)}
+    text = TEMPLATES.get_template(page.template).render(values, frame=frame_of(request))
+    return HTMLResponse(text, status, headers={"Cache-Control": "no-cache", "Vary": "Cookie"})
+
+
+def _moment(moment: datetime) -> Markup:
+    """Mark up a moment in UTC; times.js shows it in the reader's zone."""
+    utc = moment.astimezone(UTC)
+    return Markup('<time datetime="{}">{} UTC</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", f"{utc:%Y-%m-%d %H:%M}")
+
+
+def _size(count: int) -> str:
+    """Write a number of bytes for people: 1,023 B, 1.0 kB, 23.4 MB."""
+    size, unit = float(count), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if size < 1000:
+            break
+        size, unit = size / 1000, larger
+    return f"{count:,} B" if unit == "B" else f"{size:.1f} {unit}"
+
+
+TEMPLATES: Final = Environment(
+    loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
+    lstrip_blocks=True,
+)  # fmt: skip
+TEMPLATES.globals["static_url"] = static_url
+TEMPLATES.filters |= {
+    "moment": _moment, "size": _size, "number": lambda value: f"{value:,}",
+    "path": lambda text: quote(str(text), safe="/"),
+}  # fmt: skip

@@ -1,0 +1,43 @@
+"""What every room is given: the site's database and folders, and how a room is listed."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from fastapi import APIRouter, Request
+
+from medlive.config import Settings
+from medlive.db.session import Database
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What is served; `database` stays its owner's."""
+
+    database: Database
+    settings: Settings
+    snapshots: Path  # The folder of frozen snapshots
+    preview: bool = False  # Whether snapshots that are not publishable are shown too
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """An entry of the navigation."""
+
+    title: str
+    href: str
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """A part of the application."""
+
+    name: str
+    public: bool  # Whether it needs no account
+    router: APIRouter
+    sections: tuple[Section, ...] = ()
+
+
+def site_of(request: Request) -> Site:
+    """The site that serves a request; a dependency of routes."""
+    site: Site = request.app.state.site
+    return site

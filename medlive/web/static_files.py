@@ -1,0 +1,40 @@
+"""The few files of `static/`, each served under a name with its digest, so that it may be kept for ever."""
+
+from functools import cache
+from importlib.resources import files
+from typing import Final
+
+from fastapi import APIRouter, HTTPException, Response
+
+from medlive.digest import digest_bytes
+
+_TYPES: Final = {"svg": "image/svg+xml", "css": "text/css; charset=utf-8", "js": "text/javascript; charset=utf-8"}
+router: Final = APIRouter(include_in_schema=False)
+
+
+@cache
+def _served() -> dict[str, tuple[str, bytes]]:
+    """Name with digest → name and content."""
+    found = {}
+    for path in files("medlive.web").joinpath("static").iterdir():
+        stem, _, suffix = path.name.rpartition(".")
+        if suffix in _TYPES:
+            data = path.read_bytes()
+            digest = digest_bytes(data).removeprefix("sha256:")[:16]
+            found[f"{stem}.{digest}.{suffix}"] = path.name, data
+    return found
+
+
+@cache
+def static_url(name: str) -> str:
+    """Return the address of a file of `static/`. Raises KeyError if it does not exist."""
+    return "/static/" + {plain: served for served, (plain, _) in _served().items()}[name]
+
+
+@router.api_route("/static/{name}", methods=["GET", "HEAD"])
+async def static_file(name: str) -> Response:
+    """A file of `static/`, by its name with digest."""
+    if name not in _served():
+        raise HTTPException(404)
+    headers = {"Cache-Control": "public, max-age=31536000, immutable"}
+    return Response(_served()[name][1], media_type=_TYPES[name.rpartition(".")[2]], headers=headers)

@@ -1,0 +1,120 @@
+"""Templates and their contexts, static files, and what every response has, without a database."""
+
+import re
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import fields
+from pathlib import Path
+
+import httpx2
+import pytest
+from jinja2 import meta
+
+from medlive.config import Settings
+from medlive.db.session import Database
+from medlive.web.app import build_app
+from medlive.web.pages import TEMPLATES, Page
+from medlive.web.serving import serve_web
+from medlive.web.site import Site
+
+
+def page_types(above: type[Page] = Page) -> Iterator[type[Page]]:
+    for found in above.__subclasses__():
+        yield found
+        yield from page_types(found)
+
+
+def used_names(template: str) -> set[str]:
+    """What a template, and those that it extends or includes, takes from its context."""
+    assert TEMPLATES.loader is not None
+    tree = TEMPLATES.parse(TEMPLATES.loader.get_source(TEMPLATES, template)[0])
+    used = meta.find_undeclared_variables(tree) - TEMPLATES.globals.keys()
+    return used.union(*(used_names(other) for other in meta.find_referenced_templates(tree) if other))
+
+
+@pytest.mark.parametrize("page", list(page_types()), ids=lambda page: page.__name__)
+def test_a_template_uses_exactly_its_context(page: type[Page]) -> None:
+    assert used_names(page.template) - {"frame"} == {field.name for field in fields(page)}
+
+
+def test_every_template_has_one_context() -> None:
+    shared = {name for name in TEMPLATES.list_templates() if name == "base.html" or "/_" in name}
+    assert sorted(page.template for page in page_types()) == sorted(set(TEMPLATES.list_templates()) - shared)
+
+
+def test_no_template_has_inline_script_or_style() -> None:
+    inline = re.compile(r"<style|\sstyle=|\son\w+=|javascript:|<script(?![^>]*\ssrc=)", re.IGNORECASE)
+    assert TEMPLATES.loader is not None
+    for name in TEMPLATES.list_templates():
+        assert not inline.search(TEMPLATES.loader.get_source(TEMPLATES, name)[0]), name
+
+
+@pytest.fixture
+async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
+    """A client of a site whose database is away."""
+    away = Database.connect("postgresql://nobody:verysecret@127.0.0.1:1/none")
+    app = build_app(Site(away, Settings(home=tmp_path), tmp_path))
+    async with serve_web(app, "127.0.0.1", 0) as url, httpx2.AsyncClient(base_url=url) as client:
+        yield client
+    await away.aclose()
+
+
+async def test_every_response_has_the_security_headers(http: httpx2.AsyncClient) -> None:
+    for path in ("/", "/nothing", "/theme/dark", "/health", "/static/nothing", "/api/nothing"):
+        headers = (await http.get(path)).headers
+        assert "unsafe" not in headers["Content-Security-Policy"]
+        assert headers["Content-Security-Policy"].startswith("default-src 'none'")
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert "Server" not in headers
+
+
+async def test_errors_are_pages_for_people_and_json_for_programs(http: httpx2.AsyncClient) -> None:
+    page = await http.get("/<script>alert(1)</script>")
+    assert (page.status_code, page.headers["Content-Type"]) == (404, "text/html; charset=utf-8")
+    assert "There is nothing at this address" in page.text
+    assert "<script>alert" not in page.text
+    answer = await http.get("/api/nothing")
+    assert (answer.status_code, list(answer.json())) == (404, ["detail"])
+    assert (await http.post("/health")).status_code == 405
+
+
+async def test_a_database_that_is_away_is_said_without_its_address(http: httpx2.AsyncClient) -> None:
+    for path in ("/", "/health"):
+        answer = await http.get(path)
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
+        assert "verysecret" not in answer.text
+
+
+async def test_a_page_names_its_static_files_by_digest(http: httpx2.AsyncClient) -> None:
+    page = await http.get("/nothing")
+    names = re.findall(r'(?:href|src)="(/static/[^"]+)"', page.text)
+    assert len(names) == 4
+    for name in names:
+        answer = await http.get(name)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["Cache-Control"]
+    assert (await http.get("/static/medlive.css")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("back", "location"),
+    [("/errata?x=1", "/errata?x=1"), ("//evil.example", "/"), ("/\\evil.example", "/"),
+     ("https://evil.example", "/"), ("/\r\nSet-Cookie: a=b", "/"), ("/\t/evil.example", "/")],
+)  # fmt: skip
+async def test_the_theme_is_kept_and_leads_back_to_this_site_alone(
+    http: httpx2.AsyncClient, back: str, location: str
+) -> None:
+    answer = await http.get("/theme/dark", params={"back": back})
+    assert (answer.status_code, answer.headers["Location"]) == (303, location)
+    http.cookies = answer.cookies
+    assert '<html lang="en" data-theme="dark">' in (await http.get("/nothing")).text
+    assert (await http.get("/theme/pink")).status_code == 422
+
+
+def test_htmx_is_the_published_file() -> None:
+    """Its digest is that of htmx.org 4.0.1 in npm's registry, whose licence lies beside it."""
+    from medlive.digest import digest_file
+
+    folder = Path(__file__).parents[3] / "medlive/web/static"
+    digest = "sha256:a0abb04f2f45a1f89d1d4844023245537e5e6014c87b144553e0607b4cc32130"
+    assert digest_file(folder / "htmx.min.js") == digest
+    assert (folder / "htmx.LICENSE").read_text().startswith("Zero-Clause BSD")
