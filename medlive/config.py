@@ -171,6 +171,13 @@ class ScheduleSection(_Section):
     retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`
 
 
+class WebSection(_Section):
+    """How people reach the private pages (docs/accounts.md)."""
+
+    base_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] = "http://127.0.0.1:8080"
+    """The address as browsers see it: links of invitations begin with it, and https makes cookies secure."""
+
+
 class Settings(_Section):
     """All settings. `home` is the folder of the state: database, indexes, snapshots, runs."""
 
@@ -193,6 +200,7 @@ class Settings(_Section):
     candidates: dict[str, Candidate] = Field(default_factory=dict)
     """Name → a model under evaluation: its endpoint and training cutoff (docs/evaluating.md)."""
     schedule: ScheduleSection = ScheduleSection()
+    web: WebSection = WebSection()
 
 
 @dataclass(frozen=True, slots=True)

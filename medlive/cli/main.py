@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "Held cases and disputes: list, show, approve, reject, resolve."),
+    "account": ("medlive.cli.account", "Who may use the private pages: invite, list, role, disable, reset."),
     "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),

@@ -1,5 +1,90 @@
 -- The tables, as medlive/db/tables describes them on the day of the first release.
 
+CREATE TABLE accounts (
+    id INTEGER GENERATED ALWAYS AS IDENTITY,
+    name TEXT NOT NULL,
+    role TEXT NOT NULL,
+    password_hash TEXT,
+    subject TEXT,
+    link_digest TEXT,
+    link_expires_at TIMESTAMP WITH TIME ZONE,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    signed_in_at TIMESTAMP WITH TIME ZONE,
+    disabled_at TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT pk_accounts PRIMARY KEY (id),
+    CONSTRAINT ck_accounts_role_known CHECK (role IN ('viewer', 'reviewer', 'publisher', 'admin')),
+    CONSTRAINT ck_accounts_link_digest_is_digest CHECK (link_digest ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT uq_accounts_name UNIQUE (name),
+    CONSTRAINT uq_accounts_subject UNIQUE (subject),
+    CONSTRAINT uq_accounts_link_digest UNIQUE (link_digest),
+    CONSTRAINT ck_accounts_name_spelling CHECK (name ~ '^[a-z0-9][a-z0-9._@+-]{0,63}$'),
+    CONSTRAINT ck_accounts_password_is_hashed CHECK (password_hash LIKE '$argon2id$%'),
+    CONSTRAINT ck_accounts_one_way_in CHECK (subject IS NULL OR (password_hash IS NULL AND link_digest IS NULL)),
+    CONSTRAINT ck_accounts_link_is_whole CHECK ((link_digest IS NULL) = (link_expires_at IS NULL))
+);
+
+COMMENT ON TABLE accounts IS 'The people who may use the private pages';
+
+COMMENT ON COLUMN accounts.id IS 'The account''s number';
+
+COMMENT ON COLUMN accounts.name IS 'The name to sign in with';
+
+COMMENT ON COLUMN accounts.role IS 'viewer, reviewer, publisher or admin';
+
+COMMENT ON COLUMN accounts.password_hash IS 'argon2id with its salt and parameters; NULL: no password is set';
+
+COMMENT ON COLUMN accounts.subject IS 'Issuer and subject at the identity provider; NULL: signs in here';
+
+COMMENT ON COLUMN accounts.link_digest IS 'The digest of the one-time link''s token; NULL: no link is open';
+
+COMMENT ON COLUMN accounts.link_expires_at IS 'Until when the link can be used';
+
+COMMENT ON COLUMN accounts.created_at IS 'When it was made';
+
+COMMENT ON COLUMN accounts.signed_in_at IS 'When it last signed in; NULL: never';
+
+COMMENT ON COLUMN accounts.disabled_at IS 'Since when it cannot sign in; NULL: it can';
+
+CREATE TABLE account_sessions (
+    digest TEXT NOT NULL,
+    account_id INTEGER NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    used_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_account_sessions PRIMARY KEY (digest),
+    CONSTRAINT ck_account_sessions_digest_is_digest CHECK (digest ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT fk_account_sessions_account_id FOREIGN KEY(account_id) REFERENCES accounts (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_account_sessions_account_id ON account_sessions (account_id);
+
+COMMENT ON TABLE account_sessions IS 'The sessions of signed-in browsers';
+
+COMMENT ON COLUMN account_sessions.digest IS 'The digest of the token that the browser holds';
+
+COMMENT ON COLUMN account_sessions.account_id IS 'Whose it is';
+
+COMMENT ON COLUMN account_sessions.created_at IS 'When it began';
+
+COMMENT ON COLUMN account_sessions.used_at IS 'When it was last used, to the minute';
+
+CREATE TABLE sign_in_attempts (
+    subject TEXT NOT NULL,
+    attempts INTEGER NOT NULL,
+    until TIMESTAMP WITH TIME ZONE NOT NULL,
+    CONSTRAINT pk_sign_in_attempts PRIMARY KEY (subject),
+    CONSTRAINT ck_sign_in_attempts_attempts_positive CHECK (attempts >= 1)
+);
+
+CREATE INDEX ix_sign_in_attempts_until ON sign_in_attempts (until);
+
+COMMENT ON TABLE sign_in_attempts IS 'Attempts to sign in, counted for a quarter of an hour by account and by address';
+
+COMMENT ON COLUMN sign_in_attempts.subject IS 'account:NAME or address:ADDRESS';
+
+COMMENT ON COLUMN sign_in_attempts.attempts IS 'How many there were';
+
+COMMENT ON COLUMN sign_in_attempts.until IS 'When the count starts anew';
+
 CREATE TABLE prompts (
     digest TEXT NOT NULL,
     task TEXT NOT NULL,

@@ -1,0 +1,56 @@
+"""`medlive account`: who may use the private pages."""
+
+from typing import Annotated
+
+import typer
+from typer import Argument, Option
+
+from medlive.cli.options import JsonOption, read_settings
+from medlive.cli.output import attributes, pick, print_result, print_table, say, with_session
+from medlive.db import accounts
+from medlive.db.tables.accounts import Role
+
+app = typer.Typer(no_args_is_help=True)
+
+NameArgument = Annotated[str, Argument(help="The account's name.")]
+
+
+@app.command()
+def invite(name: NameArgument, role: Annotated[Role, Option(help="What it may do.")] = Role.VIEWER) -> None:
+    """Make an account and print the one-time link by which its password is set within two days."""
+    _print_link(with_session(lambda session: accounts.invite(session, name, role)))
+
+
+@app.command("list")
+def list_(as_json: JsonOption = False) -> None:
+    """List the accounts by name."""
+    found = with_session(accounts.list_accounts)
+    names = "name role subject created_at signed_in_at disabled_at"
+    columns = ["account", "role", "identity provider's", "made", "last signed in", "disabled"]
+    value = [attributes(account, names) for account in found]
+    print_result(value, as_json, lambda: print_table(columns, pick(found, names)))
+
+
+@app.command("role")
+def set_role(name: NameArgument, role: Annotated[Role, Argument(help="What it may do from now on.")]) -> None:
+    """Give an account another role, from its next request on."""
+    with_session(lambda session: accounts.set_role(session, name, role))
+    say(f"{name} is {role.value} now")
+
+
+@app.command()
+def disable(name: NameArgument) -> None:
+    """Sign an account out everywhere and let it in no more; `reset` lets it in again."""
+    with_session(lambda session: accounts.disable(session, name))
+    say(f"{name} is disabled")
+
+
+@app.command()
+def reset(name: NameArgument) -> None:
+    """Forget an account's password, sign it out everywhere, and print a new one-time link."""
+    _print_link(with_session(lambda session: accounts.reset(session, name)))
+
+
+def _print_link(token: str) -> None:
+    print(f"{read_settings().web.base_url}/invitation/{token}")
+    say("whoever opens this link first sets the account's password; it ends after two days")

@@ -1,0 +1,260 @@
+"""Accounts, their one-time links and sessions, and the count of attempts to sign in.
+
+Tokens are random and given out once; the database holds their digests. Passwords arrive here hashed.
+"""
+
+import re
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from sqlalchemy import ColumnElement, case, delete, func, select, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.orm import InstrumentedAttribute
+
+from medlive.db.mapping import read
+from medlive.db.session import Session
+from medlive.db.tables.accounts import AccountRow, Role, SessionRow, SignInAttemptsRow
+from medlive.digest import digest_text
+from medlive.errors import CheckFailed, UsageError
+
+GRANTS: Final[Mapping[Role, frozenset[Role]]] = {
+    Role.VIEWER: frozenset({Role.VIEWER}),
+    Role.REVIEWER: frozenset({Role.VIEWER, Role.REVIEWER}),
+    Role.PUBLISHER: frozenset({Role.VIEWER, Role.PUBLISHER}),
+    Role.ADMIN: frozenset(Role),
+}
+"""Role → the roles whose pages it may use."""
+LINK_LASTS: Final = timedelta(hours=48)
+SESSION_IDLE: Final = timedelta(hours=2)
+SESSION_LASTS: Final = timedelta(hours=12)
+ATTEMPTS_WINDOW: Final = timedelta(minutes=15)
+_TOUCHED_EVERY: Final = timedelta(minutes=1)
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9._@+-]{0,63}")
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """Somebody who may use the private pages."""
+
+    id: int
+    name: str
+    role: Role
+    subject: str | None  # `ISSUER#SUBJECT` at the identity provider; None: signs in here
+    created_at: datetime
+    signed_in_at: datetime | None  # None: never
+    disabled_at: datetime | None  # None: it is not
+
+    def may(self, role: Role) -> bool:
+        """Whether the account may use the pages of `role`."""
+        return role in GRANTS[self.role]
+
+
+def account_name(text: str) -> str | None:
+    """A name as accounts spell it: lower case, no spaces around; None if no account can have it."""
+    name = text.strip().lower()
+    return name if _NAME.fullmatch(name) else None
+
+
+async def invite(session: Session, name: str, role: Role) -> str:
+    """Make an account; return the token of the link that sets its password within `LINK_LASTS`.
+
+    Raises:
+        UsageError: If the name cannot be one, or is taken.
+    """
+    if (spelled := account_name(name)) is None:
+        raise UsageError(
+            f"{name!r} cannot be an account's name",
+            hint="up to 64 of a-z 0-9 . _ @ + -, the first a letter or a digit",
+        )
+    token = secrets.token_urlsafe(32)
+    values = {"name": spelled, "role": role, **_link(token)}
+    made = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow.id)
+    if await session.scalar(made) is None:
+        raise UsageError(f"account {spelled} exists", hint=f"medlive account reset {spelled} makes a new link")
+    return token
+
+
+async def reset(session: Session, name: str) -> str:
+    """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
+
+    Raises:
+        UsageError: If there is no such account.
+        CheckFailed: If it signs in at an identity provider.
+    """
+    if (account := await _find(session, name)).subject is not None:
+        raise CheckFailed(f"{account.name} signs in at the identity provider, which keeps its password")
+    token = secrets.token_urlsafe(32)
+    await _change(session, account, password_hash=None, disabled_at=None, **_link(token))
+    await end_sessions(session, account)
+    await forget_attempts(session, account)
+    return token
+
+
+async def set_role(session: Session, name: str, role: Role) -> None:
+    """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
+    await _change(session, await _find(session, name), role=role)
+
+
+async def disable(session: Session, name: str) -> None:
+    """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
+    account = await _find(session, name)
+    await _change(session, account, disabled_at=func.now(), link_digest=None, link_expires_at=None)
+    await end_sessions(session, account)
+
+
+async def list_accounts(session: Session) -> list[Account]:
+    """Every account, by name."""
+    return [read(Account, row) for row in await session.scalars(select(AccountRow).order_by(AccountRow.name))]
+
+
+async def has_accounts(session: Session) -> bool:
+    """Whether an account can sign in, or has a link with which it will."""
+    usable = AccountRow.password_hash.is_not(None) | AccountRow.subject.is_not(None) | _link_is_open()
+    query = select(AccountRow.id).where(AccountRow.disabled_at.is_(None), usable).limit(1)
+    return await session.scalar(query) is not None
+
+
+async def find_invited(session: Session, token: str) -> Account | None:
+    """The account that a one-time link is for; None for a link that is used, expired or unknown."""
+    row = await session.scalar(
+        select(AccountRow).where(AccountRow.link_digest == digest_text(token), _link_is_open())
+    )
+    return None if row is None else read(Account, row)
+
+
+async def use_link(session: Session, token: str, password_hash: str) -> Account | None:
+    """Set the password by a one-time link, which ends with it; None for one that is used, expired or unknown."""
+    row = await session.scalar(
+        update(AccountRow)
+        .where(AccountRow.link_digest == digest_text(token), _link_is_open())
+        .values(password_hash=password_hash, link_digest=None, link_expires_at=None)
+        .returning(AccountRow)
+    )
+    return None if row is None else read(Account, row)
+
+
+async def find_password(session: Session, name: str) -> tuple[Account, str] | None:
+    """An account that signs in by password, and its hash; None where there is none, or it is disabled."""
+    query = select(AccountRow).where(AccountRow.name == name, AccountRow.disabled_at.is_(None))
+    row = await session.scalar(query)
+    return None if row is None or row.password_hash is None else (read(Account, row), row.password_hash)
+
+
+async def set_password(session: Session, account: Account, password_hash: str) -> None:
+    """Change the password; every session of the account ends."""
+    await _change(session, account, password_hash=password_hash)
+    await end_sessions(session, account)
+
+
+async def save_external(session: Session, subject: str, name: str, role: Role) -> Account | None:
+    """The account of somebody whom the identity provider knows, made at the first time, with the role it has now.
+
+    Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
+    """
+    row = await session.scalar(
+        update(AccountRow).where(AccountRow.subject == subject).values(role=role).returning(AccountRow)
+    )
+    if row is None:
+        values = {"name": account_name(name), "subject": subject, "role": role}
+        if values["name"] is None:
+            raise CheckFailed(f"{name!r} cannot be an account's name")
+        statement = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow)
+        if (row := await session.scalar(statement)) is None:
+            raise CheckFailed(f"the name {name} belongs to another account")
+    return None if row.disabled_at is not None else read(Account, row)
+
+
+async def start_session(session: Session, account: Account) -> str:
+    """Begin a session; return its token. What has expired, of whomever, is removed."""
+    await _remove(session, SessionRow.digest, ~_is_current())
+    await _remove(session, SignInAttemptsRow.subject, SignInAttemptsRow.until < func.now())
+    await _change(session, account, signed_in_at=func.now())
+    token = secrets.token_urlsafe(32)
+    session.add(SessionRow(digest=digest_text(token), account_id=account.id))
+    return token
+
+
+async def find_session(session: Session, token: str) -> Account | None:
+    """Whose session it is; None if it ended, expired (`SESSION_IDLE`, `SESSION_LASTS`) or never was."""
+    found = SessionRow.digest == digest_text(token)
+    row = await session.scalar(
+        select(AccountRow)
+        .join(SessionRow, SessionRow.account_id == AccountRow.id)
+        .where(found, _is_current(), AccountRow.disabled_at.is_(None))
+    )
+    if row is None:
+        return None
+    old = SessionRow.used_at < func.now() - _TOUCHED_EVERY
+    await session.execute(update(SessionRow).where(found, old).values(used_at=func.now()))
+    return read(Account, row)
+
+
+async def end_session(session: Session, token: str) -> None:
+    """Sign out one browser."""
+    await session.execute(delete(SessionRow).where(SessionRow.digest == digest_text(token)))
+
+
+async def end_sessions(session: Session, account: Account) -> None:
+    """Sign out every browser of an account."""
+    await session.execute(delete(SessionRow).where(SessionRow.account_id == account.id))
+
+
+async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
+    """Count an attempt; return how many there were in this window, with it, and when the window ends.
+
+    One statement counts, so that processes that try at once count each other. Commit it by itself,
+    before the password is tried.
+    """
+    row = SignInAttemptsRow
+    over, until = row.until < func.now(), func.now() + ATTEMPTS_WINDOW
+    again = {"attempts": case((over, 1), else_=row.attempts + 1), "until": case((over, until), else_=row.until)}
+    counted = await session.execute(
+        upsert(row)
+        .values(subject=subject, attempts=1, until=until)
+        .on_conflict_do_update(index_elements=[row.subject], set_=again)
+        .returning(row.attempts, row.until)
+    )
+    attempts, window_ends = counted.one()
+    return attempts, window_ends
+
+
+async def forget_attempts(session: Session, account: Account) -> None:
+    """Begin an account's count anew, after its password was given."""
+    subject = f"account:{account.name}"
+    await session.execute(delete(SignInAttemptsRow).where(SignInAttemptsRow.subject == subject))
+
+
+async def _find(session: Session, name: str) -> Account:
+    row = await session.scalar(select(AccountRow).where(AccountRow.name == name.strip().lower()))
+    if row is None:
+        raise UsageError(f"there is no account {name}", hint="medlive account list shows them")
+    return read(Account, row)
+
+
+async def _change(session: Session, account: Account, **values: Any) -> None:
+    await session.execute(update(AccountRow).where(AccountRow.id == account.id).values(**values))
+
+
+async def _remove(session: Session, key: InstrumentedAttribute[str], which: ColumnElement[bool]) -> None:
+    """Delete rows; those that another transaction works on are left to the next time, so that none waits."""
+    unlocked = select(key).where(which).with_for_update(skip_locked=True)
+    await session.execute(delete(key.class_).where(key.in_(unlocked)))
+
+
+def _link(token: str) -> dict[str, Any]:
+    return {"link_digest": digest_text(token), "link_expires_at": func.now() + LINK_LASTS}
+
+
+def _link_is_open() -> ColumnElement[bool]:
+    return AccountRow.link_expires_at > func.now()
+
+
+def _is_current() -> ColumnElement[bool]:
+    idle, begun = (
+        SessionRow.used_at > func.now() - SESSION_IDLE,
+        SessionRow.created_at > func.now() - SESSION_LASTS,
+    )
+    return idle & begun
