@@ -27,7 +27,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "thread": ("medlive.cli.thread", "Every decision about a thread, down to the sentence it rests on."),
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
-    "review": ("medlive.cli.review", "Held cases and disputes: list, show, approve, reject, resolve."),
+    "review": ("medlive.cli.review", "What people decide: approve, edit, reject, overrule, dispute."),
     "account": ("medlive.cli.account", "Who may use the private pages: invite, list, role, disable, reset."),
     "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),

@@ -6,7 +6,7 @@ from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_type_hints
 
-from typer import Option
+from typer import Argument, Option
 
 from medlive.errors import UsageError
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from medlive.config import Settings
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
+ThreadArgument = Annotated[str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")]
 ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
 
 Choice = TypeVar("Choice", bound=StrEnum)
@@ -68,6 +69,14 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
     run.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     return run
+
+
+def split_name(thread: str) -> tuple[str, str]:
+    """The source and the id of a thread's name. Raises UsageError for another text."""
+    source, slash, thread_id = thread.partition("/")
+    if not slash:
+        raise UsageError(f"{thread}: give the source and the id, as in icliniq/a1b2")
+    return source, thread_id
 
 
 def read_settings() -> "Settings":

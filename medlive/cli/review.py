@@ -1,20 +1,23 @@
-"""`medlive review`: held cases are worked off, disputes opened and resolved."""
+"""`medlive review`: what people decide about cases, rejected threads and disputes."""
 
 from collections.abc import Sequence
 from contextlib import aclosing
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
+from medlive.cli.options import JsonOption, ThreadArgument, split_name
 from medlive.cli.output import attributes, print_result, print_table, say, wait_for, with_database, with_session
 from medlive.config import Settings, load_settings
 from medlive.curation.model import Reason
+from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.db.curation.reviews import HeldCase
     from medlive.db.session import Database
+    from medlive.service.curation.review import CaseEdit
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -44,7 +47,7 @@ def _print_held(found: "Sequence[HeldCase]") -> None:
         for c in found
     ]
     print_table(["case", "since", "language", "source", "held for", "query"], rows)
-    next_step = "medlive review show CASE shows one; approve, reject or drop-element decide it"
+    next_step = "medlive review show CASE shows one; approve, reject, edit or drop-element decide it"
     say(next_step if found else "no case waits for a person")
 
 
@@ -68,9 +71,58 @@ def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) ->
 
 @app.command()
 def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
-    """Keep a held case out of every freeze, until its content changes."""
+    """Keep a held or ready case out of every freeze, until its content changes."""
     _decide("REJECT", case_id, reason, by)
     print(f"{case_id} is rejected: no freeze takes it")
+
+
+@app.command()
+def edit(
+    case_id: CaseArgument,
+    file: Annotated[
+        Path | None,
+        Option("--file", help="JSON with what changes. Without it the case is printed as such a file."),
+    ] = None,
+    reason: Annotated[str, Option("--reason", help="Why; it stays in the database.")] = "",
+    by: ByOption = None,
+) -> None:
+    """Give a case another wording or rubric, as a new revision. A held case stays held until it is approved.
+
+    The file has any of narrative, query, advice, theme, specialty, no_negative, and criteria: the whole rubric. A
+    criterion that is left out is retired, one without an id is new.
+    """
+    from medlive.service.curation.review import edit_case, load_edit
+
+    if file is None:
+        print(with_database(lambda database, _: load_edit(database, case_id)).model_dump_json(indent=2))
+        return
+    edited = _read_edit(file)
+    done = with_database(lambda database, _: edit_case(database, case_id, edited, reason, by=by))
+    print(f"{case_id} has revision {done.revision}")
+
+
+def _read_edit(file: Path) -> "CaseEdit":
+    from pydantic import ValidationError
+
+    from medlive.service.curation.review import CaseEdit
+
+    try:
+        return CaseEdit.model_validate_json(file.read_bytes())
+    except OSError as exc:
+        raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
+    except ValidationError as exc:
+        faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
+        raise UsageError(f"{file} is not an edited case: {faults}") from exc
+
+
+@app.command()
+def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) -> None:
+    """Let a rejected thread go on from where it was rejected, once `medlive curate` or a worker comes to it."""
+    from medlive.service.curation.review import overrule_rejection
+
+    source, thread_id = split_name(thread)
+    done = with_database(lambda database, _: overrule_rejection(database, source, thread_id, reason, by=by))
+    print(f"{thread} is no longer rejected for {done.overruled}: medlive curate goes on with it")
 
 
 @app.command("drop-element")

@@ -5,24 +5,20 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption
+from medlive.cli.options import JsonOption, ThreadArgument, split_name
 from medlive.cli.output import pick, print_json, print_result, print_table, wait_for, with_database
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.command()
-def show(
-    thread: Annotated[str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")], as_json: JsonOption = False
-) -> None:
+def show(thread: ThreadArgument, as_json: JsonOption = False) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
     from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 
-    source, slash, thread_id = thread.partition("/")
-    if not slash:
-        raise UsageError(f"{thread}: give the source and the id, as in icliniq/a1b2")
+    source, thread_id = split_name(thread)
     try:
         found: dict[str, Any] = wait_for(inspect_thread(load_settings().settings, source, thread_id))
     except ThreadTakenDown as gone:
@@ -52,6 +48,9 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         title="Where it is from",
     )
     _print_failed("Filters", found["filters"], "rule reason evidence")
+    if found["overruled"]:
+        rows = pick(found["overruled"], "overruled reason decided_by")
+        print_table(["rejected for", "overruled because", "by"], rows, title="Overruled")
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
     if found["case"]:

@@ -1,6 +1,6 @@
 """Run the three agents and the second reader in order; a failure of ours is never a rejection."""
 
-from collections.abc import Awaitable, Mapping
+from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
@@ -48,6 +48,7 @@ async def curate(
     settings: CurationSettings,
     *,
     run_date: date,
+    overruled: Collection[Reason] = (),
 ) -> Curation:
     """Curate a thread. Failures of an engine are outcomes, not errors.
 
@@ -55,9 +56,10 @@ async def curate(
         language: "en" or "zh".
         respondents: An engine for each role of ROLES.
         run_date: Evidence published later is not cited.
+        overruled: Reasons for which a person does not want the thread rejected: the chain goes on.
     """
     engines = {role: respondents[role].identity.as_json() for role in ROLES}
-    state = Curation(thresholds=settings.thresholds, engines=engines)
+    state = Curation(thresholds=settings.thresholds, engines=engines, overruled=tuple(sorted(overruled)))
     chain = _Chain(thread, language, respondents, settings, state, retriever, run_date)
     return await chain.finish(chain.run())
 
@@ -157,7 +159,10 @@ class _Chain:
     def _set(self, **known: Any) -> None:
         self.state = replace(self.state, **known)
 
-    def _reject(self, reason: Reason, detail: str) -> Curation:
+    def _reject(self, reason: Reason, detail: str) -> Curation | None:
+        """The rejection; None where a person has overruled that reason."""
+        if reason in self.state.overruled:
+            return None
         return replace(self.state, outcome=Outcome.REJECTED, reason=reason, detail=detail[:2000])
 
     @property
@@ -221,7 +226,8 @@ class _Chain:
         category, s_inf, limit = self.state.query_category, self.state.s_inf, self.settings.thresholds.sufficiency
         if self.state.s_cc == 0 and category is not None:
             detail = f"S_cc = 0: {category.value}: {self._case.query.statement[:200]}"
-            return self._reject(Reason.QUERY_NOT_CLINICAL, detail)
+            if rejection := self._reject(Reason.QUERY_NOT_CLINICAL, detail):
+                return rejection
         if s_inf is None or s_inf > limit:
             return None
         missing = "; ".join(i.requirement for i in self.state.requirements if not (i.present or i.prudent))
@@ -243,10 +249,11 @@ class _Chain:
         # Passed already, unless all of V is computed.
         if earlier := self._reject_question_or_history():
             return earlier
-        if against := [f"{c.element_id}: {c.reason}" for c in claims if c.verdict is Alignment.CONTRADICTED]:
+        against = [f"{c.element_id}: {c.reason}" for c in claims if c.verdict is Alignment.CONTRADICTED]
+        if against and Reason.CONTRADICTED not in self.state.overruled:
             return self._reject(Reason.CONTRADICTED, "; ".join(against))
         limit = self.settings.thresholds.alignment
-        if s_align > limit:
+        if against or s_align > limit:
             return None
         supported = f"{sum(c.verdict is Alignment.SUPPORTED for c in claims)} of {len(claims)} supported"
         return self._reject(Reason.NOT_ALIGNED, f"S_align = {s_align:.3f}, not above {limit}: {supported}")

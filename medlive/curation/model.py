@@ -328,6 +328,7 @@ class Curation:
     holds: tuple[Hold, ...] = ()  # Why a person must review it; empty unless held
     calls: tuple[Call, ...] = ()
     engines: Mapping[str, Any] = field(default_factory=dict)  # Agent → engine identity as JSON
+    overruled: tuple[Reason, ...] = ()  # Reasons that a person overruled: the chain went on in spite of them
 
     @property
     def publishable(self) -> bool:

@@ -144,9 +144,7 @@ class _Drafting:
         return {**text, "advice": element_inputs(self.advice, *fields)}
 
     def _lint(self, criteria: Sequence[Criterion], reply: RubricReply) -> tuple[Finding, ...]:
-        words = {e.id: f"{e.statement}\n{e.quote}" for e in self.advice}
-        case = f"{self.text.narrative}\n{self.text.query}\n{self.text.advice}"
-        return lint(self.writer.language, criteria, words, case, no_negative=reply.no_negative)
+        return lint_case(self.writer.language, criteria, self.text, self.advice, reply.no_negative)
 
     async def _review(self, criteria: Sequence[Criterion]) -> ReviewReply:
         shown = [_shown(c) for c in criteria]
@@ -220,6 +218,15 @@ async def complete_case(
     if redacted.remaining:
         holds.append(Hold(Reason.IDENTIFIER, "; ".join(redacted.remaining)[:2000]))
     return with_holds(done, tuple(holds)), rubric
+
+
+def lint_case(
+    language: str, criteria: Sequence[Criterion], text: CaseText, advice: Sequence[Element], no_negative: str
+) -> tuple[Finding, ...]:
+    """The faults that the linter finds in the rubric of a case with these texts and advice elements."""
+    words = {e.id: f"{e.statement}\n{e.quote}" for e in advice}
+    case = f"{text.narrative}\n{text.query}\n{text.advice}"
+    return lint(language, criteria, words, case, no_negative=no_negative)
 
 
 def texts_of(text: CaseText, rubric: Rubric) -> dict[str, str]:

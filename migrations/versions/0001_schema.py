@@ -24,6 +24,7 @@ ADDED_ONLY = {
         "revision",
         '{"detail": "", "narrative": "", "query": "", "advice": ""}',
     ),
+    "overrules": ("an overruling is never changed; another one is added to it", "revision"),
     "agent_calls": ("the calls of a decision are never changed", "curation"),
     "elements": ("the elements of a decision are never changed", "curation"),
     "requirements": ("the checklist of a decision is never changed", "curation"),

@@ -1136,6 +1136,7 @@ CREATE TABLE curations (
     query TEXT,
     advice TEXT,
     engines JSONB NOT NULL,
+    overruled TEXT[] DEFAULT '{}' NOT NULL,
     started_at TIMESTAMP WITH TIME ZONE NOT NULL,
     finished_at TIMESTAMP WITH TIME ZONE NOT NULL,
     CONSTRAINT pk_curations PRIMARY KEY (id),
@@ -1147,7 +1148,7 @@ CREATE TABLE curations (
     CONSTRAINT ck_curations_attempt_positive CHECK (attempt >= 1),
     CONSTRAINT ck_curations_kept_has_no_reason CHECK ((outcome = 'kept') = (reason IS NULL)),
     CONSTRAINT ck_curations_failure_is_no_rejection CHECK (reason IS NULL OR (outcome = 'failed') = (reason IN ('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent'))),
-    CONSTRAINT ck_curations_kept_passed CHECK (outcome NOT IN ('kept', 'held') OR (s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment AND index_digest IS NOT NULL AND narrative IS NOT NULL) IS TRUE),
+    CONSTRAINT ck_curations_kept_passed CHECK (outcome NOT IN ('kept', 'held') OR ((cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment) AND index_digest IS NOT NULL AND narrative IS NOT NULL) IS TRUE),
     CONSTRAINT ck_curations_kept_at_the_end CHECK (outcome NOT IN ('kept', 'held') OR stage = 'rubric'),
     CONSTRAINT ck_curations_s_cc_range CHECK (s_cc IN (0, 1)),
     CONSTRAINT ck_curations_s_inf_range CHECK (s_inf BETWEEN 0 AND 1),
@@ -1202,6 +1203,8 @@ COMMENT ON COLUMN curations.query IS 'Q as released; NULL: the texts were not wr
 COMMENT ON COLUMN curations.advice IS 'A as written; NULL: it was not';
 
 COMMENT ON COLUMN curations.engines IS 'Agent to its engine, model and parameters';
+
+COMMENT ON COLUMN curations.overruled IS 'Reasons of rejection that a person overruled before';
 
 COMMENT ON COLUMN curations.started_at IS 'When the attempt began';
 
@@ -1260,6 +1263,38 @@ COMMENT ON COLUMN filter_verdicts.passed IS 'Whether the rule passed';
 COMMENT ON COLUMN filter_verdicts.reason IS 'Why it failed';
 
 COMMENT ON COLUMN filter_verdicts.evidence IS 'What the verdict rests on';
+
+CREATE TABLE overrules (
+    id INTEGER GENERATED ALWAYS AS IDENTITY,
+    revision_id INTEGER NOT NULL,
+    curation_id INTEGER,
+    overruled TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    decided_by TEXT,
+    decided_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_overrules PRIMARY KEY (id),
+    CONSTRAINT ck_overrules_reason_length CHECK (char_length(reason) BETWEEN 1 AND 2000),
+    CONSTRAINT fk_overrules_revision_id FOREIGN KEY(revision_id) REFERENCES thread_revisions (id),
+    CONSTRAINT fk_overrules_curation_id FOREIGN KEY(curation_id) REFERENCES curations (id)
+);
+
+CREATE INDEX ix_overrules_revision_id ON overrules (revision_id);
+
+COMMENT ON TABLE overrules IS 'Rejections that people overruled: the thread goes on from there; rows are never changed';
+
+COMMENT ON COLUMN overrules.id IS 'The entry''s number';
+
+COMMENT ON COLUMN overrules.revision_id IS 'The rejected revision';
+
+COMMENT ON COLUMN overrules.curation_id IS 'The decision that is overruled; NULL: that of the filters';
+
+COMMENT ON COLUMN overrules.overruled IS 'Why the thread had been rejected';
+
+COMMENT ON COLUMN overrules.reason IS 'Why it should not have been';
+
+COMMENT ON COLUMN overrules.decided_by IS 'Who; NULL: not said';
+
+COMMENT ON COLUMN overrules.decided_at IS 'When';
 
 CREATE TABLE agent_calls (
     curation_id INTEGER NOT NULL,
@@ -1758,7 +1793,7 @@ CREATE TABLE reviews (
     decided_by TEXT,
     decided_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT pk_reviews PRIMARY KEY (id),
-    CONSTRAINT ck_reviews_action_known CHECK (action IN ('approve', 'reject', 'drop_element')),
+    CONSTRAINT ck_reviews_action_known CHECK (action IN ('approve', 'reject', 'drop_element', 'edit')),
     CONSTRAINT fk_reviews_case_id_revision FOREIGN KEY(case_id, revision) REFERENCES case_revisions (case_id, revision),
     CONSTRAINT ck_reviews_element_is_named CHECK ((action = 'drop_element') = (element_id IS NOT NULL)),
     CONSTRAINT ck_reviews_reason_length CHECK (char_length(reason) BETWEEN 1 AND 2000)
@@ -1766,15 +1801,15 @@ CREATE TABLE reviews (
 
 CREATE INDEX ix_reviews_case_id_revision ON reviews (case_id, revision);
 
-COMMENT ON TABLE reviews IS 'What people decided about held cases; rows are never changed';
+COMMENT ON TABLE reviews IS 'What people decided about cases; rows are never changed';
 
 COMMENT ON COLUMN reviews.id IS 'The decision''s number';
 
 COMMENT ON COLUMN reviews.case_id IS 'The case';
 
-COMMENT ON COLUMN reviews.revision IS 'The revision that was looked at';
+COMMENT ON COLUMN reviews.revision IS 'The revision that was looked at, or that an edit made';
 
-COMMENT ON COLUMN reviews.action IS 'approve, reject or drop_element';
+COMMENT ON COLUMN reviews.action IS 'approve, reject, drop_element or edit';
 
 COMMENT ON COLUMN reviews.element_id IS 'The advice element that was dropped; NULL: none';
 

@@ -208,6 +208,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         " 'advice_wrong', 'd', ARRAY['a1'] FROM case_revisions",
         "INSERT INTO reviews (case_id, revision, action, reason) SELECT id, 1, 'approve', 'r' FROM cases",
         "INSERT INTO withdrawals (case_id, revision, kind, reason) SELECT id, 1, 'erratum', 'r' FROM cases",
+        "INSERT INTO overrules (revision_id, overruled, reason) SELECT id, 'duplicate', 'r' FROM thread_revisions",
     ):
         await attempt(database, work)
     counts = {table: (await rows(database, f"SELECT count(*) FROM {table}"))[0][0] for table in IMMUTABLE}
@@ -219,6 +220,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
     where = {
         "thread_revisions": f"id IN ({theirs})",
         "curations": f"id IN ({decisions})",
+        "overrules": f"revision_id IN ({theirs})",
         "case_revisions": f"case_id IN ({cases})",
         **dict.fromkeys(("criteria", "reviews", "identifier_scans", "withdrawals"), f"case_id IN ({cases})"),
         "prompts": "true",

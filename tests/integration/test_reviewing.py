@@ -1,6 +1,7 @@
-"""Held cases are worked off: listed, shown, approved, rejected, or written anew without an element."""
+"""What people decide: held cases approved, rejected, edited, or rewritten; rejected threads overruled; frozen."""
 
 import asyncio
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -15,8 +16,9 @@ from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import latest_case
+from medlive.db.curation.funnel import funnel
 from medlive.db.curation.replies import PostgresReplyStore
-from medlive.db.curation.reviews import list_held
+from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import ReviewAction
 from medlive.db.threads import threads
@@ -26,8 +28,17 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import curate_revision, rescan_cases
-from medlive.service.curation.review import decide_case, drop_element
+from medlive.service.curation.curate import curate_queued, curate_revision, queue_again, rescan_cases
+from medlive.service.curation.review import (
+    CaseEdit,
+    CriterionEdit,
+    decide_case,
+    drop_element,
+    edit_case,
+    load_edit,
+    overrule_rejection,
+)
+from medlive.service.jobs import open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.instance import Instance
@@ -120,9 +131,13 @@ async def test_an_approved_case_is_ready_and_may_not_be_decided_again(database: 
     done = await decide_case(database, held, ReviewAction.APPROVE, "Checked with the label.", by="Bo")
     assert (done.reason, done.decided_by) == ("Checked with the label.", "Bo")
     assert await status_of(database, held) == "ready"
-    for again in (ReviewAction.APPROVE, ReviewAction.REJECT):
-        with pytest.raises(CheckFailed, match="ready, not held"):
-            await decide_case(database, held, again, "x")
+    with pytest.raises(CheckFailed, match="ready, not held"):
+        await decide_case(database, held, ReviewAction.APPROVE, "x")
+    # A ready case may be taken back; what was decided before stays on record.
+    await decide_case(database, held, ReviewAction.REJECT, "Not after all.")
+    assert await status_of(database, held) == "rejected"
+    async with database.begin() as session:
+        assert [r.action for r in await reviews_of(session, held)] == [ReviewAction.APPROVE, ReviewAction.REJECT]
 
 
 async def test_a_rejected_case_stays_out_while_its_content_is_the_same(database: Database, held: str) -> None:
@@ -221,3 +236,160 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         assert "Checked." in instance.here("review", "show", held).out
 
     await asyncio.to_thread(work)
+
+
+async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
+    database: Database, database_url: str, tmp_path: Path, held: str
+) -> None:
+    instance = Instance(tmp_path, database_url)
+
+    def work() -> dict[str, Any]:
+        draft = instance.here("review", "edit", held).json
+        assert [c["id"] for c in draft["criteria"]] == ["c1", "c2", "c3"]
+        kept, changed, new = draft["criteria"][0], {**draft["criteria"][2], "points": -9}, {**draft["criteria"][0]}
+        new |= {"id": None, "criterion": "Names lisinopril as the cause.", "points": 3}
+        file = tmp_path / "edit.json"
+        file.write_text(json.dumps({"query": "Why do I cough?", "criteria": [kept, changed, new]}))
+        assert "reason" in instance.here("review", "edit", held, "--file", file, status=2).err
+        instance.here("review", "edit", held, "--file", file, "--reason", "Too long.", "--by", "Bo")
+        assert instance.here("review", "list", "--json").json[0]["revision"] == 2
+        assert "Too long." in instance.here("review", "show", held).out
+        instance.here("review", "approve", held, "--reason", "Fine now.")
+        done = instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
+        assert (done["cases"], done["criteria"]) == (1, 3)
+        return {p.name: p.read_text() for p in (Path(done["path"]) / "data").glob("*.jsonl")}
+
+    files = await asyncio.to_thread(work)
+    assert json.loads(files["cases.jsonl"])["query"] == "Why do I cough?"
+    criteria = [json.loads(line) for line in files["criteria.jsonl"].splitlines()]
+    assert [(c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria] == [
+        ("c1", 6), ("c3", -9), ("c4", 3)
+    ]  # fmt: skip
+
+
+async def test_an_edit_that_the_linter_refuses_changes_nothing(database: Database, held: str) -> None:
+    now = await load_edit(database, held)
+    assert now.criteria is not None
+    first = now.criteria[0]
+    for refused, match in (
+        (CaseEdit(criteria=(first,)), "1 criteria, at least 2"),
+        (CaseEdit(criteria=(first, first)), "repeated criterion c1"),
+        (CaseEdit(criteria=(*now.criteria, CriterionEdit(**{**first.model_dump(), "id": "c9"}))), "c9"),
+        (CaseEdit(criteria=(first, first.model_copy(update={"id": None, "advice_id": "a7"}))), "advice element"),
+        (CaseEdit(specialty="Astrology"), "unknown specialty"),
+        (now, "nothing in case"),
+    ):
+        with pytest.raises(UsageError, match=match):
+            await edit_case(database, held, refused, "x")
+    async with database.begin() as session:
+        assert (await latest_case(session, held)).revision == 1
+        assert await reviews_of(session, held) == []
+
+
+async def test_what_a_person_edited_is_not_replaced_in_silence(database: Database, held: str) -> None:
+    await edit_case(database, held, CaseEdit(query="Why do I cough?"), "Shorter.")
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT revision_id FROM curations"))
+    harmless = {**HARMFUL, "wrong": []}
+    curated = await curate_revision(
+        replace(pipeline(database, "m-2", reader__case=harmless), digest=digest_text("x")), revision
+    )
+    assert curated.outcome is Outcome.KEPT
+    assert await status_of(database, held) == "held"
+    async with database.begin() as session:
+        assert "a person edited it" in (await list_held(session))[0].status_reason
+
+
+def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
+    """A pipeline whose validator finds evidence against every claim, twice."""
+    evidence = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
+    veto = lambda inputs: {  # noqa: E731
+        "verdicts": [
+            {"id": c["id"], "goes_against": True, "evidence": evidence, "reason": "says else"}
+            for c in inputs["claims"]
+        ]
+    }
+    against = judged("contradicted", "lisinopril often cause a dry cough")
+    return pipeline(
+        database, name, validator__alignment=against, validator__veto=veto,
+        reader__case={**HARMFUL, "wrong": []}, **tasks,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def rejected(database: Database) -> int:
+    """The revision of a thread that the validator rejected for contradiction."""
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+    curated = await curate_revision(contradicting(database), saved[0].revision_pk)
+    assert (curated.outcome, curated.reason) == (Outcome.REJECTED, Reason.CONTRADICTED)
+    return saved[0].revision_pk
+
+
+async def drain(pipeline: Pipeline) -> dict[str, int]:
+    """What the queued jobs and those that a run queues by itself come to."""
+    async with open_app(pipeline.database).open_async() as app:
+        await queue_again(app, pipeline, digest_text("chain"), max_attempts=1)
+        return dict((await curate_queued(app, pipeline)).outcomes)
+
+
+async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
+    database: Database, database_url: str, tmp_path: Path, rejected: int
+) -> None:
+    instance = Instance(tmp_path, database_url)
+    command = ("review", "overrule", "test/1", "--reason", "The passage is of 1990.", "--by", "Bo")
+    told = await asyncio.to_thread(lambda: instance.here(*command))
+    assert "contradicted" in told.out
+    assert "overruled already" in (await asyncio.to_thread(lambda: instance.here(*command, status=1))).err
+    assert await drain(contradicting(database)) == {"kept": 1}
+
+    def work() -> None:
+        shown = instance.here("thread", "show", "test/1", "--json").json
+        assert shown["curation"]["overruled"] == ["contradicted"]
+        assert {c["verdict"] for c in shown["curation"]["claims"]} == {"contradicted"}
+        assert [o["reason"] for o in shown["overruled"]] == ["The passage is of 1990."]
+        assert instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json["cases"] == 1
+        assert "kept, not rejected" in instance.here(*command, status=1).err
+
+    await asyncio.to_thread(work)
+    assert await drain(contradicting(database)) == {}
+    with pytest.raises(Exception, match="refused"):
+        async with database.begin() as session:
+            await session.execute(text("DELETE FROM overrules"))
+
+
+async def test_an_overruled_thread_whose_curation_failed_is_tried_again(database: Database, rejected: int) -> None:
+    await overrule_rejection(database, "test", "1", "Old passage.")
+    assert await drain(contradicting(database, controller__write="rubbish")) == {"failed": 1}
+    assert await drain(contradicting(database)) == {"kept": 1}
+
+
+async def test_overruling_one_reason_leaves_the_others(database: Database, rejected: int) -> None:
+    """A thread without an answer cannot be made into a case by anybody's word."""
+    with pytest.raises(UsageError, match="unknown thread"):
+        await overrule_rejection(database, "test", "2", "x")
+    await overrule_rejection(database, "test", "1", "Old passage.")
+    silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})["screener.extract"]
+    assert await drain(contradicting(database, "m-2", screener__extract=silent)) == {"rejected": 1}
+    with pytest.raises(CheckFailed, match="lacks what a case is made of"):
+        await overrule_rejection(database, "test", "1", "x")
+
+
+async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None:
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        values = {"r": saved[0].revision_pk, "c": digest_text("chain")}
+        await session.execute(
+            text(
+                "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason)"
+                " VALUES (:r, :c, false, 'codebook', 'no_codebook_term')"
+            ),
+            values,
+        )
+    done = await overrule_rejection(database, "test", "1", "A cough is clinical.")
+    assert (done.curation_id, done.overruled) == (None, "no_codebook_term")
+    async with database.begin() as session:
+        [row] = await funnel(session)
+    assert (row.stage, row.outcome) == ("screener", "pending")
+    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {"kept": 1}

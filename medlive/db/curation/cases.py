@@ -2,6 +2,7 @@
 
 import hashlib
 import hmac
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from difflib import get_close_matches
@@ -91,7 +92,8 @@ async def save_case(
     `key` is the instance's own, for the id. `held` says why the case waits for a person; None makes it ready. A
     person's decision about the very same content stands, and a case that a person rejected waits again when its
     content changes. A withdrawn case stays withdrawn, and criteria that were withdrawn from it are left out of the
-    rubric; when too few are left, the case is held with its latest revision as it was.
+    rubric; when too few are left, the case is held with its latest revision as it was. What a person has edited is
+    held when it is replaced.
     """
     content = replace(content, posted_at=content.posted_at.astimezone(UTC))
     thread = await session.get_one(ThreadRow, thread_pk)
@@ -115,17 +117,25 @@ async def save_case(
             await set_status(session, case_id, CaseStatus.HELD, reason)
             return SavedCase(case_id, latest.revision, "unchanged")
     saved = await add_revision(session, case_id, replace(content, rubric=kept))
-    review = await session.scalar(
-        select(ReviewRow)
-        .where(ReviewRow.case_id == case_id, ReviewRow.revision == saved.revision)
-        .order_by(ReviewRow.id.desc())
-        .limit(1)
-    )
-    if review is not None and review.action is not ReviewAction.DROP_ELEMENT:
+    review = await _last_review(session, case_id, saved.revision, (ReviewAction.APPROVE, ReviewAction.REJECT))
+    if review is not None:
         await apply_review(session, case_id, review.action, review.reason)
     elif rejected is not None and held is None:
         await set_status(session, case_id, CaseStatus.HELD, f"{rejected}; its content has changed since")
+    elif saved.status == "revised" and await _last_review(
+        session, case_id, saved.revision - 1, (ReviewAction.EDIT,)
+    ):
+        await set_status(session, case_id, CaseStatus.HELD, held or "curated anew since a person edited it")
     return saved
+
+
+async def _last_review(
+    session: AsyncSession, case_id: str, revision: int, actions: Sequence[ReviewAction]
+) -> ReviewRow | None:
+    row = ReviewRow
+    query = select(row).where(row.case_id == case_id, row.revision == revision, row.action.in_(actions))
+    found: ReviewRow | None = await session.scalar(query.order_by(row.id.desc()).limit(1))
+    return found
 
 
 async def add_revision(session: AsyncSession, case_id: str, content: CaseContent) -> SavedCase:

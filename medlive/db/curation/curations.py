@@ -155,6 +155,7 @@ async def load_curation(session: AsyncSession, curation_id: int) -> model.Curati
         model.Curation,
         found,
         thresholds=model.Thresholds(found.threshold_sufficiency, found.threshold_alignment),
+        overruled=tuple(model.Reason(reason) for reason in found.overruled),
         elements=await _parts(
             session, curation_id, model.Element, tables.ElementRow, id="element_id", status="standing"
         ),

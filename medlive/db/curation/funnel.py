@@ -54,6 +54,14 @@ async def filter_verdicts_of(session: AsyncSession, revision_pk: int) -> Sequenc
     return (await session.scalars(query)).all()
 
 
+async def filter_reason_of(session: AsyncSession, revision_pk: int) -> str | None:
+    """Why the latest chain that judged a thread's revision rejected it; None where it passed or waits."""
+    row = FilterResultRow
+    query = select(row.reason).where(row.revision_id == revision_pk)
+    reason: str | None = await session.scalar(query.order_by(row.decided_at.desc(), row.chain_digest).limit(1))
+    return reason
+
+
 @dataclass(frozen=True, slots=True)
 class FunnelRow:
     """How many threads stand at one place."""
@@ -89,12 +97,16 @@ _FUNNEL = text("""
     ), standing AS (
         SELECT CASE
             WHEN result.passed IS NULL THEN ARRAY['filters', 'pending', NULL]
-            WHEN NOT result.passed THEN ARRAY['filters', 'rejected', result.reason]
+            WHEN NOT result.passed AND NOT revision.overruled THEN ARRAY['filters', 'rejected', result.reason]
             WHEN attempt.id IS NULL THEN ARRAY['screener', 'pending', NULL]
             WHEN cases.status = 'withdrawn' THEN ARRAY['case', 'withdrawn', cases.status_reason]
             ELSE ARRAY[attempt.stage, attempt.outcome, attempt.reason]
         END AS place
-        FROM revision
+        FROM (
+            SELECT *, EXISTS (
+                SELECT FROM overrules WHERE revision_id = revision.id AND curation_id IS NULL
+            ) AS overruled FROM revision
+        ) AS revision
         LEFT JOIN result ON result.revision_id = revision.id
         LEFT JOIN attempt ON attempt.revision_id = revision.id
         LEFT JOIN cases ON cases.thread_id = revision.thread_id AND attempt.outcome = 'kept'

@@ -1,4 +1,4 @@
-"""What people decide: held cases and their reviews, disputes, and scans for identifiers."""
+"""What people decide: held cases and their reviews, overruled rejections, disputes, and scans for identifiers."""
 
 from dataclasses import dataclass
 from datetime import datetime
@@ -8,10 +8,10 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.curation.model import Reason
+from medlive.curation.model import Outcome, Reason
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import add_row, read
-from medlive.db.tables.decisions import HoldRow
+from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
 from medlive.db.tables.release import (
     CaseRevisionRow,
     CaseRow,
@@ -50,6 +50,18 @@ class Review:
     action: ReviewAction
     element_id: str | None
     reason: str
+    decided_by: str | None
+    decided_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Overrule:
+    """A rejection that a person overruled."""
+
+    revision_id: int
+    curation_id: int | None  # The decision; None: that of the filters
+    overruled: str  # Why the thread had been rejected
+    reason: str  # Why it should not have been
     decided_by: str | None
     decided_at: datetime
 
@@ -116,6 +128,32 @@ async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
     """What people decided about a case, in order."""
     rows = await session.scalars(select(ReviewRow).where(ReviewRow.case_id == case_id).order_by(ReviewRow.id))
     return [read(Review, row, number=row.id) for row in rows]
+
+
+async def add_overrule(
+    session: AsyncSession, revision_id: int, curation_id: int | None, overruled: str, reason: str, by: str | None
+) -> Overrule:
+    """Record that the rejection of a thread's revision is overruled; curating it again is the caller's."""
+    row = OverruleRow(revision_id=revision_id, curation_id=curation_id, overruled=overruled, reason=reason)
+    row.decided_by = by
+    return read(Overrule, await add_row(session, row))
+
+
+async def overrules_of(session: AsyncSession, revision_id: int) -> list[Overrule]:
+    """The overruled rejections of a thread's revision, in order."""
+    query = select(OverruleRow).where(OverruleRow.revision_id == revision_id).order_by(OverruleRow.id)
+    return [read(Overrule, row) for row in await session.scalars(query)]
+
+
+async def overruled_revisions(session: AsyncSession) -> list[int]:
+    """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
+    row, since = OverruleRow, CurationRow
+    decided = exists().where(
+        since.revision_id == row.revision_id, since.outcome != Outcome.FAILED,
+        since.id > func.coalesce(row.curation_id, 0),
+    )  # fmt: skip
+    query = select(row.revision_id).where(~decided).distinct().order_by(row.revision_id)
+    return list(await session.scalars(query))
 
 
 async def save_scan(session: AsyncSession, case_id: str, revision: int, scanner: str, *, found: int) -> None:

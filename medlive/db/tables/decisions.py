@@ -126,7 +126,7 @@ class ReplyRow(Base):
 
 _FAILURES = "('endpoint_unavailable', 'invalid_reply', 'refused', 'truncated', 'budget_spent')"
 _PASSES = (
-    "s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment "
+    "(cardinality(overruled) > 0 OR s_cc = 1 AND s_inf > threshold_sufficiency AND s_align > threshold_alignment) "
     "AND index_digest IS NOT NULL AND narrative IS NOT NULL"
 )
 
@@ -202,8 +202,30 @@ class CurationRow(Base):
     query: Mapped[str | None] = column("Q as released; NULL: the texts were not written")
     advice: Mapped[str | None] = column("A as written; NULL: it was not")
     engines: Mapped[dict[str, Any]] = column("Agent to its engine, model and parameters")
+    overruled: Mapped[list[str]] = column(
+        "Reasons of rejection that a person overruled before", ARRAY(AnyText), server_default="{}"
+    )
     started_at: Mapped[datetime] = column("When the attempt began")
     finished_at: Mapped[datetime] = column("When it ended")
+
+
+class OverruleRow(Base):
+    """Rejections that people overruled: the thread goes on from there; rows are never changed."""
+
+    __tablename__ = "overrules"
+    __table_args__ = (
+        CheckConstraint("char_length(reason) BETWEEN 1 AND 2000", name="reason_length"),
+        Index(None, "revision_id"),
+    )
+    id: Mapped[int] = column("The entry's number", Identity(always=True), primary_key=True)
+    revision_id: Mapped[int] = column("The rejected revision", ForeignKey("thread_revisions.id"))
+    curation_id: Mapped[int | None] = column(
+        "The decision that is overruled; NULL: that of the filters", ForeignKey("curations.id")
+    )
+    overruled: Mapped[str] = column("Why the thread had been rejected")
+    reason: Mapped[str] = column("Why it should not have been")
+    decided_by: Mapped[str | None] = column("Who; NULL: not said")
+    decided_at: Mapped[datetime] = now_column("When")
 
 
 _CURATION = "The curation"

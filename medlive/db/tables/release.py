@@ -285,15 +285,16 @@ class ComponentRow(Base):
 
 
 class ReviewAction(StrEnum):
-    """What a person does with a held case."""
+    """What a person does with a case."""
 
     APPROVE = "approve"
     REJECT = "reject"
     DROP_ELEMENT = "drop_element"
+    EDIT = "edit"
 
 
 class ReviewRow(Base):
-    """What people decided about held cases; rows are never changed."""
+    """What people decided about cases; rows are never changed."""
 
     __tablename__ = "reviews"
     __table_args__ = (
@@ -305,8 +306,8 @@ class ReviewRow(Base):
     )
     id: Mapped[int] = column("The decision's number", Identity(always=True), primary_key=True)
     case_id: Mapped[str] = column("The case")
-    revision: Mapped[int] = column("The revision that was looked at")
-    action: Mapped[ReviewAction] = column("approve, reject or drop_element", EnumText(ReviewAction))
+    revision: Mapped[int] = column("The revision that was looked at, or that an edit made")
+    action: Mapped[ReviewAction] = column("approve, reject, drop_element or edit", EnumText(ReviewAction))
     element_id: Mapped[str | None] = column("The advice element that was dropped; NULL: none")
     reason: Mapped[str] = column("Why")
     decided_by: Mapped[str | None] = column("Who; NULL: not said")

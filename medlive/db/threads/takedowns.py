@@ -69,6 +69,7 @@ _ERASURES: Final = {
     "cross_examinations": _OF_CURATION,
     "elements": _OF_CURATION,
     "agent_calls": _OF_CURATION,
+    "overrules": _OF_REVISION,
     "curations": f"DELETE FROM curations WHERE revision_id IN ({_REVISIONS})"
     " AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)",
     "curations_emptied": "UPDATE curations SET detail = '', narrative = '', query = '', advice = ''"

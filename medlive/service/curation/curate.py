@@ -19,12 +19,13 @@ from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel, save_chain_results
-from medlive.db.curation.reviews import save_scan, unscanned_cases
+from medlive.db.curation.reviews import overruled_revisions, overrules_of, save_scan, unscanned_cases
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads import bands
 from medlive.db.threads.threads import PendingRevision, StoredThread, load_thread, load_threads, pending_revisions
+from medlive.digest import digest_json
 from medlive.errors import ConfigError
 from medlive.filters.chain import FilterChain
 from medlive.logs import bound
@@ -134,7 +135,7 @@ async def run_worker(
 async def queue_again(
     app: procrastinate.App, pipeline: Pipeline, chain_digest: str, *, max_attempts: int | None, anew: bool = False
 ) -> int:
-    """Queue failed revisions, and those that passed the filters and were never curated; how many.
+    """Queue failed and overruled revisions, and those that passed the filters and were never curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
     pipelines have decided.
@@ -142,7 +143,8 @@ async def queue_again(
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
-        return await defer_revisions(app, session, [*failed, *untried])
+        overruled = await overruled_revisions(session)
+        return await defer_revisions(app, session, [*failed, *overruled, *untried])
 
 
 async def curate_queued(
@@ -195,9 +197,11 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     """Curate one revision and store the decision and its case; None if it was decided before."""
 
     async def is_decided(session: Session) -> bool:
-        return await curations.latest_outcome(session, revision, pipeline.digest) not in (None, Outcome.FAILED)
+        return await curations.latest_outcome(session, revision, digest) not in (None, Outcome.FAILED)
 
     async with pipeline.database.begin() as session:
+        overruled = {o.overruled for o in await overrules_of(session, revision)}
+        digest = digest_json([pipeline.digest, "overruled", *sorted(overruled)]) if overruled else pipeline.digest
         if await is_decided(session):
             return None
         stored = await load_thread(session, revision)
@@ -207,7 +211,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         language = thread_language(raw)
         curation = await curate(
             deidentified(raw, language), language, pipeline.respondents, pipeline.retriever, pipeline.curation,
-            run_date=started.date(),
+            run_date=started.date(), overruled=[reason for reason in Reason if reason in overruled],
         )  # fmt: skip
         if curation.outcome in (Outcome.KEPT, Outcome.HELD):
             curation, rubric = await complete_case(curation, language, pipeline.respondents)
@@ -216,7 +220,9 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             if await is_decided(session):
                 _log.debug("decided by another process")
                 return None
-            await save_decision(session, pipeline, stored, language, curation, rubric, started=started)
+            await save_decision(
+                session, pipeline, stored, language, curation, rubric, started=started, digest=digest
+            )
         _log.debug("curated: %s", curation.outcome.value)
     return curation
 
@@ -230,11 +236,11 @@ async def save_decision(
     rubric: Rubric | None,
     *,
     started: datetime,
-    digest: str | None = None,
+    digest: str,
 ) -> None:
-    """Store what was decided about a thread, with its case; `digest` is the pipeline's unless given."""
+    """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
     curation_id = await curations.save_curation(
-        session, stored.revision_pk, digest or pipeline.digest, curation, started_at=started, finished_at=now()
+        session, stored.revision_pk, digest, curation, started_at=started, finished_at=now()
     )
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date

@@ -7,7 +7,7 @@ from medlive.config import Settings
 from medlive.db.curation.cases import case_of_thread, criteria_of, lock_case
 from medlive.db.curation.curations import latest_curation, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
-from medlive.db.curation.reviews import reviews_of
+from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
 from medlive.db.tables.intake import TakedownRow
@@ -59,6 +59,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         }
         verdicts = await filter_verdicts_of(session, revision)
         filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
+        overruled = [asdict(o) for o in await overrules_of(session, revision)]
         decided = await latest_curation(session, revision)
         curation = await load_curation(session, decided.id) if decided is not None else None
         of_case = await _case_as_json(session, stored.thread_pk)
@@ -68,6 +69,7 @@ async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dic
         "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
         "origin": origin,
         "filters": filters,
+        "overruled": overruled,
         "curation": asdict(curation) if curation else None,
         "decided": decided and {"at": decided.started_at.isoformat(), "attempt": decided.attempt,
                                 "pipeline": decided.pipeline_digest},

@@ -1,36 +1,123 @@
-"""Review held and disputed cases: approve, reject, drop an element, dispute, resolve."""
+"""What people decide: approve, reject or edit a case, drop an element, overrule a rejection, dispute, resolve."""
+
+from dataclasses import asdict, replace
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
-from medlive.curation.model import Curation, Outcome
-from medlive.db.curation.cases import apply_review, lock_case
-from medlive.db.curation.curations import load_curation, revision_of
-from medlive.db.curation.reviews import Dispute, Review, add_review, close_dispute, open_dispute
-from medlive.db.session import Database
+from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side
+from medlive.db.curation.cases import StoredCase, add_revision, apply_review, lock_case, set_status
+from medlive.db.curation.curations import latest_curation, load_curation, lock_revision, revision_of
+from medlive.db.curation.funnel import filter_reason_of
+from medlive.db.curation.reviews import (
+    Dispute,
+    Overrule,
+    Review,
+    add_overrule,
+    add_review,
+    close_dispute,
+    open_dispute,
+    overrules_of,
+)
+from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
+from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus, ReviewAction
-from medlive.db.threads.threads import load_thread
+from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
-from medlive.rubric.write import complete_case
+from medlive.filters.model import FilterReason
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
+from medlive.rubric.write import complete_case, lint_case
 from medlive.service.curation.curate import save_decision
+from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.release.withdraw import check_person_name, find_criterion, load_latest_case
 from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _MOST_TEXT = 2_000
+_INDISPENSABLE = frozenset({
+    FilterReason.EMPTY_THREAD, FilterReason.POSTED_UNKNOWN, FilterReason.LANGUAGE, FilterReason.NO_VERIFIED_REPLY,
+    Reason.NO_QUERY, Reason.NO_NARRATIVE, Reason.NO_ADVICE,
+})  # fmt: skip
+"""Reasons that nobody overrules: the thread lacks what a case is made of."""
+
+_Text = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=20_000)]
+
+
+class _Edited(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class CriterionEdit(_Edited):
+    """A criterion as a person wants it."""
+
+    id: str | None = Field(default=None, description="The criterion that is changed; None: a new one.")
+    criterion: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=1000)]
+    axis: Axis
+    points: int = Field(ge=-10, le=10)
+    advice_id: str
+    fact: str | None = None
+
+
+class CaseEdit(_Edited):
+    """A case as a person wants it; what is None stays as it is."""
+
+    narrative: _Text | None = None
+    query: _Text | None = None
+    advice: _Text | None = None
+    theme: Theme | None = None
+    specialty: str | None = None
+    no_negative: str | None = None
+    criteria: tuple[CriterionEdit, ...] | None = Field(
+        default=None, description="The whole rubric in its order; a criterion that is left out is retired."
+    )
+
+    @classmethod
+    def of(cls, case: StoredCase) -> "CaseEdit":
+        """The case as it is."""
+        plain = {k: v for k, v in asdict(case.rubric).items() if k != "criteria"}
+        criteria = tuple(
+            CriterionEdit(**{k: v for k, v in asdict(c).items() if k != "position"}) for c in case.rubric.criteria
+        )
+        return cls(**asdict(case.text), **plain, criteria=criteria)
+
+    def apply(self, case: StoredCase) -> tuple[CaseText, Rubric]:
+        """The edited texts and rubric. Raises UsageError for an unknown specialty, an unknown or repeated id."""
+        given = {k: getattr(self, k) for k in type(self).model_fields if getattr(self, k) is not None}
+        if given.get("specialty", UNKNOWN_SPECIALTY) not in (UNKNOWN_SPECIALTY, *SPECIALTIES):
+            raise UsageError(f"unknown specialty {given['specialty'][:80]!r}", hint="docs/method.md lists the 38")
+        if self.criteria is not None:
+            given["criteria"] = _numbered(self.criteria, [c.id for c in case.rubric.criteria])
+        texts: dict[str, Any] = {k: given.pop(k) for k in ("narrative", "query", "advice") if k in given}
+        return replace(case.text, **texts), replace(case.rubric, **given)
+
+
+def _numbered(edited: tuple[CriterionEdit, ...], known: list[str]) -> tuple[Criterion, ...]:
+    """Criteria in their order; new ones get ids that the case's latest revision does not have."""
+    ids = [c.id for c in edited if c.id is not None]
+    if unknown := sorted(set(ids) - set(known)) or sorted({i for i in ids if ids.count(i) > 1}):
+        raise UsageError(f"unknown or repeated criterion {', '.join(unknown)}", hint=f"it has {', '.join(known)}")
+    free = iter(range(max((int(i[1:]) for i in known), default=0) + 1, 10_000))
+    return tuple(
+        Criterion(c.id or f"c{next(free)}", p, c.criterion, c.axis, c.points, c.advice_id, c.fact)
+        for p, c in enumerate(edited, 1)
+    )
 
 
 async def decide_case(
     database: Database, case_id: str, action: ReviewAction, reason: str, *, by: str | None = None
 ) -> Review:
-    """Approve a held or rejected case for the next freeze, or reject a held one until its content changes.
+    """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
     Raises UsageError, and CheckFailed for a case in another status.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
         status = await lock_case(session, case_id)
-        if not (status is CaseStatus.REJECTED and action is ReviewAction.APPROVE):
+        other = CaseStatus.REJECTED if action is ReviewAction.APPROVE else CaseStatus.READY
+        if status is not other:
             _check_held(case_id, status)
         case = await load_latest_case(session, case_id)
         review = await add_review(session, case_id, case.revision, action, reason, decided_by=by)
@@ -77,6 +164,87 @@ async def drop_element(
         await add_review(session, case_id, case.revision, action, reason, element_id=element_id, decided_by=by)
         await save_decision(session, pipeline, stored, language, curation, rubric, started=started, digest=digest)
     return curation
+
+
+async def load_edit(database: Database, case_id: str) -> CaseEdit:
+    """A case as it can be edited. Raises UsageError for an unknown case."""
+    async with database.begin() as session:
+        await lock_case(session, case_id)
+        return CaseEdit.of(await load_latest_case(session, case_id))
+
+
+async def edit_case(
+    database: Database, case_id: str, edit: CaseEdit, reason: str, *, by: str | None = None
+) -> Review:
+    """Give a case a new revision with a person's wording; a held one stays held until it is approved.
+
+    A rejected case waits again, a ready one is in the next freeze as edited. Raises UsageError when nothing is
+    changed or the linter finds a fault, and CheckFailed for a withdrawn case.
+    """
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    async with database.begin() as session:
+        status = await lock_case(session, case_id)
+        if status is CaseStatus.WITHDRAWN:
+            raise CheckFailed(f"case {case_id} is withdrawn")
+        case = await load_latest_case(session, case_id)
+        text, rubric = edit.apply(case)
+        decided = await load_curation(session, case.curation_id)
+        faults = [
+            f"{f.criterion or 'rubric'}: {f.detail}"
+            for f in lint_case(case.language, rubric.criteria, text, decided.side(Side.ADVICE), rubric.no_negative)
+        ]
+        gone = await withdrawn_criteria(session, case_id)
+        faults += [f"{c.id}: was withdrawn" for c in rubric.criteria if text_digest(c.criterion) in gone]
+        if faults:
+            raise UsageError(f"{case_id} cannot be edited so: {'; '.join(faults)}")
+        saved = await add_revision(session, case_id, replace(case, text=text, rubric=rubric))
+        if saved.revision == case.revision:
+            raise UsageError(f"nothing in case {case_id} would change")
+        if status is CaseStatus.REJECTED:
+            await set_status(session, case_id, CaseStatus.HELD, "edited since it was rejected")
+        return await add_review(session, case_id, saved.revision, ReviewAction.EDIT, reason, decided_by=by)
+
+
+async def overrule_rejection(
+    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+) -> Overrule:
+    """Let a rejected thread go on from where it was rejected, and queue it; what follows may reject it again.
+
+    Raises UsageError for an unknown thread, and CheckFailed for one that is not rejected, that waits already, or
+    that lacks what a case is made of.
+    """
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    async with open_app(database).open_async() as app, database.begin() as session:
+        revisions = await revisions_of(session, source, thread_id)
+        if not revisions:
+            raise UsageError(f"unknown thread {source}/{thread_id}")
+        await lock_revision(session, revisions[-1])
+        curation_id, rejected_for = await _find_rejection(session, revisions[-1], f"{source}/{thread_id}")
+        if rejected_for in _INDISPENSABLE:
+            raise CheckFailed(
+                f"{source}/{thread_id} was rejected for {rejected_for}: it lacks what a case is made of"
+            )
+        done = await add_overrule(session, revisions[-1], curation_id, rejected_for, reason, by)
+        await defer_revisions(app, session, [revisions[-1]])
+    return done
+
+
+async def _find_rejection(session: Session, revision: int, name: str) -> tuple[int | None, str]:
+    """The decision that rejected a revision (None: the filters), and its reason. Raises CheckFailed for none."""
+    overruled = {o.curation_id for o in await overrules_of(session, revision)}
+    decided = await latest_curation(session, revision)
+    if decided is None or decided.outcome is Outcome.FAILED:
+        found = None if decided else await filter_reason_of(session, revision)
+        number, state = None, "failed" if decided else "waiting"
+    else:
+        found, number, state = decided.reason, decided.id, decided.outcome.value
+        found = found if decided.outcome is Outcome.REJECTED else None
+    if found is None:
+        hint = "medlive review approve takes a held case" if state == "held" else None
+        raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
+    if number in overruled:
+        raise CheckFailed(f"{name} was overruled already", hint="medlive curate goes on with it")
+    return number, str(found)
 
 
 async def dispute_case(
