@@ -9,7 +9,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
 
 from medlive.errors import ConfigError
 from medlive.evaluation.asking.registry import Candidate
@@ -171,11 +171,27 @@ class ScheduleSection(_Section):
     retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`
 
 
+class OidcSection(_Section):
+    """The identity provider by which people sign in."""
+
+    issuer: Annotated[str, Field(pattern=r"^https?://")]
+    client_id: str
+    client_secret_env: str | None = None  # The environment variable with the secret; None for a public client
+    scope: str = "openid profile email"
+    name_claim: str = "preferred_username"
+    role_claim: str = "roles"  # A claim's name, or a path into it, as `realm_access.roles`
+    roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(default_factory=dict)
+    """Value of the claim → the role it gives; nobody without one gets in."""
+
+
 class WebSection(_Section):
     """How people reach the private pages (docs/accounts.md)."""
 
     base_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] = "http://127.0.0.1:8080"
     """The address as browsers see it: links of invitations begin with it, and https makes cookies secure."""
+    trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
+    """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
+    oidc: OidcSection | None = None  # None where people sign in here alone
 
 
 class Settings(_Section):

@@ -118,8 +118,9 @@ def serve(
     ] = False,
 ) -> None:
     """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped."""
-    from medlive.service.database import open_database
+    from medlive.service.database import instance_key, open_database
     from medlive.service.paths import snapshots_path
+    from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app
     from medlive.web.serving import serve_web
     from medlive.web.site import Site
@@ -130,7 +131,11 @@ def serve(
         with _stopped_by_signals() as stop:
             async with open_database(settings) as database:
                 rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is (part is WebPart.PUBLIC)]
-                app = build_app(Site(database, settings, snapshots_path(settings), preview), rooms)
+                key = instance_key(settings, "web.key", "everybody is signed out")
+                site = Site(database, settings, snapshots_path(settings), preview, key)
+                if not all(room.public for room in rooms):
+                    await check_exposure(site, host)
+                app = build_app(site, rooms)
                 async with serve_web(app, host, port) as address:
                     say(f"serving at {address} (stop with Ctrl-C)")
                     await stop.wait()

@@ -33,15 +33,20 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
 
 
 def handle_key(settings: Settings) -> bytes:
-    """This instance's key for hashing authors' handles: created once, readable by its owner only.
+    """This instance's key for hashing authors' handles. Raises ConfigError for a file that is too short."""
+    return instance_key(settings, "handle.key", "every handle is another")
 
-    Raises ConfigError for a file that is too short: handles could be guessed back.
+
+def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
+    """A key of this instance: created once, readable by its owner only; `if_lost` says what another one costs.
+
+    Raises ConfigError for a file that is too short: what it hashes or signs could be guessed.
     """
-    path = settings.home / "handle.key"
+    path = settings.home / name
     if not path.exists():
         settings.home.mkdir(parents=True, exist_ok=True)
         # Linked when complete, so that neither a kill nor a second process sees half a key.
-        descriptor, draft = tempfile.mkstemp(prefix=".handle.key.", dir=settings.home)
+        descriptor, draft = tempfile.mkstemp(prefix=f".{name}.", dir=settings.home)
         try:
             with os.fdopen(descriptor, "w") as file:
                 file.write(secrets.token_hex(32))
@@ -52,6 +57,6 @@ def handle_key(settings: Settings) -> bytes:
     key = path.read_bytes()
     if len(key) < 32:
         raise ConfigError(
-            f"{path} does not contain a key", hint="restore it from a backup: a new key changes every handle"
+            f"{path} does not contain a key", hint=f"restore it from a backup: with a new key {if_lost}"
         )
     return key

@@ -11,17 +11,21 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, RedirectResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException as StarletteHTTPException
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
 from medlive.db.session import ping
 from medlive.errors import DatabaseUnavailable
 from medlive.web import static_files
+from medlive.web.accounts.access import session_cookie
+from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.downloads.room import DOWNLOADS
-from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, render
+from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
 from medlive.web.site import Room, Site, site_of
 
-ROOMS: Final = (DOWNLOADS,)
+ROOMS: Final = (DOWNLOADS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
 _HEADERS: Final = {
@@ -38,12 +42,14 @@ _TEXTS: Final = {
     403: "Your account may not do this.",
     404: "There is nothing at this address. It may have been mistyped, or not be published yet.",
     405: "This address cannot be used this way.",
+    413: "What was sent is too large.",
     410: "This was withdrawn and is no longer given out.",
     422: "The address or the form holds a value that cannot be used.",
     429: "Too many attempts. Wait a while and try again.",
     500: "Something went wrong here. The fault was logged.",
     503: "The database cannot be reached. Try again in a moment.",
 }
+_LARGEST_FORM: Final = 1 << 20  # Bytes
 _log: Final = structlog.get_logger(__name__)
 
 
@@ -61,7 +67,12 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
     for room in rooms:
         app.include_router(room.router)
+    if not all(room.public for room in rooms):
+        app.user_middleware.append(session_cookie(site))
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=_LARGEST_FORM)
     app.add_middleware(_SecurityHeaders)
+    if proxies := site.settings.web.trusted_proxies:
+        app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies])
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
@@ -130,8 +141,6 @@ async def _health(request: Request) -> Response:
 
 async def _choose_theme(theme: Theme, back: str = "/") -> Response:
     """Keep light, dark or the system's choice in a cookie, and go back to the page."""
-    # `//host` and `/\host` would lead to another host.
-    local = back.startswith("/") and back[1:2] not in ("/", "\\") and back.isprintable()
-    response = RedirectResponse(back if local else "/", 303)
+    response = RedirectResponse(local_path(back), 303)
     response.set_cookie(THEME_COOKIE, theme, max_age=31536000, samesite="lax", httponly=True)
     return response

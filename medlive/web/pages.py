@@ -66,6 +66,11 @@ def frame_of(request: Request) -> Frame:
     )
 
 
+def local_path(place: str) -> str:
+    """Return a path of this site as it is, and anything else as `/`: `//host` and `/\\host` lead elsewhere."""
+    return place if place.startswith("/") and place[1:2] not in ("/", "\\") and place.isprintable() else "/"
+
+
 def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
     """Render a page; it is asked for again each time, since what it shows may change."""
     values = {field.name: getattr(page, field.name) for field in fields(page)}

@@ -1,6 +1,7 @@
 """What every room is given: the site's database and folders, and how a room is listed."""
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from fastapi import APIRouter, Request
@@ -17,6 +18,8 @@ class Site:
     settings: Settings
     snapshots: Path  # The folder of frozen snapshots
     preview: bool = False  # Whether snapshots that are not publishable are shown too
+    key: bytes = field(default_factory=lambda: secrets.token_bytes(32), repr=False)
+    """Signs cookies; without one, those of this process are unknown to every other."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""Who may use the private rooms: signing in and out, passwords, invitations, `require` for routes."""

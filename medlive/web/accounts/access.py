@@ -1,0 +1,107 @@
+"""Who sends a request and whether it is meant: sessions, roles, and the token that forged forms lack.
+
+A signed cookie holds the session's token and the token of forms; the database decides whose session it is.
+"""
+
+import ipaddress
+import os
+import secrets
+from collections.abc import Awaitable, Callable
+from typing import Final
+from urllib.parse import quote
+
+from fastapi import HTTPException, Request
+from starlette.middleware import Middleware
+from starlette.middleware.sessions import SessionMiddleware
+
+from medlive.db.accounts import SESSION_LASTS, Account, find_session, has_accounts
+from medlive.db.tables.accounts import Role
+from medlive.errors import ConfigError, UsageError
+from medlive.web.site import Site, site_of
+
+SIGN_IN: Final = "/sign-in"
+TOKEN: Final = "token"
+_FORMS: Final = "csrf"
+_SAFE: Final = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+
+
+async def check_exposure(site: Site, host: str) -> None:
+    """See that the private rooms may be served at an address, and can sign people in.
+
+    Raises:
+        UsageError: If other machines could reach it and there is nobody to sign in.
+        ConfigError: If the identity provider's secret is missing.
+    """
+    provider = site.settings.web.oidc
+    if provider is not None and (secret := provider.client_secret_env) and not os.environ.get(secret):
+        raise ConfigError(f"web.oidc.client_secret_env: the variable {secret} is not set")
+    async with site.database.begin() as session:
+        open_to_all = provider is None and not await has_accounts(session)
+    if open_to_all and not _is_loopback(host):
+        raise UsageError(
+            f"the private rooms are not served at {host}, since there is no account",
+            hint="medlive account invite NAME --role admin makes one; --part public serves the downloads alone",
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def session_cookie(site: Site) -> Middleware:
+    """The cookie of the private rooms: signed, not for scripts, not sent by other sites' forms."""
+    secure = site.settings.web.base_url.startswith("https:")
+    return Middleware(
+        SessionMiddleware, secret_key=site.key.hex(), session_cookie="__Host-medlive" if secure else "medlive",
+        max_age=int(SESSION_LASTS.total_seconds()), same_site="lax", https_only=secure,
+    )  # fmt: skip
+
+
+async def check_form(request: Request) -> None:
+    """See that what changes something was sent by a page of ours: a dependency of every such route.
+
+    The token is the form's field `csrf` or the header `X-CSRF-Token`. Raises HTTPException (403).
+    """
+    if _FORMS not in request.session:
+        request.session[_FORMS] = secrets.token_urlsafe(16)
+    request.state.csrf_token = expected = request.session[_FORMS]
+    if request.method not in _SAFE:
+        given = request.headers.get("X-CSRF-Token") or (await request.form()).get(_FORMS)
+        if not isinstance(given, str) or not secrets.compare_digest(given.encode(), expected.encode()):
+            raise HTTPException(403, "This page was open for too long. Go back, load it again and send it again.")
+
+
+async def visitor(request: Request) -> Account | None:
+    """Whose session the request belongs to; None where nobody is signed in."""
+    token = request.session.get(TOKEN)
+    if token is None:
+        return None
+    async with site_of(request).database.begin() as session:
+        account = await find_session(session, token)
+    request.state.user_name = account and account.name
+    return account
+
+
+def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
+    """A dependency that lets in accounts that may use pages of `role`, and gives the route the account.
+
+    Who is not signed in is sent to the page for it; others get 403. Forms are checked too (`check_form`).
+    """
+
+    async def check(request: Request) -> Account:
+        account = await visitor(request)
+        if account is None:
+            path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            place = f"{SIGN_IN}?next={quote(path)}"
+            if request.method == "GET" and "HX-Request" not in request.headers:
+                raise HTTPException(303, headers={"Location": place})
+            raise HTTPException(401, headers={"HX-Redirect": SIGN_IN})
+        if not account.may(role):
+            raise HTTPException(403, f"Your account is {account.role.value}; this needs {role.value}.")
+        await check_form(request)
+        return account
+
+    return check

@@ -1,0 +1,89 @@
+"""Signing in at an identity provider: OpenID Connect's code flow with PKCE, nonce and state, by authlib."""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import reduce
+from typing import Any, Final, cast
+
+import httpx2
+from authlib.integrations.starlette_client import OAuth, OAuthError, StarletteOAuth2App
+from fastapi import HTTPException, Request
+from fastapi.responses import Response
+from joserfc.errors import JoseError
+
+from medlive.config import OidcSection
+from medlive.db.accounts import Account, save_external
+from medlive.db.tables.accounts import Role
+from medlive.errors import CheckFailed
+from medlive.web.site import Site
+
+BACK: Final = "/sign-in/provider/back"
+
+
+class Refused(CheckFailed):
+    """The identity provider's answer lets nobody in."""
+
+
+async def leave(request: Request, site: Site) -> Response:
+    """Redirect to the identity provider. Raises HTTPException where it is not configured (404) or away (503)."""
+    with _away_said():
+        answer = await _client(request, site).authorize_redirect(request, site.settings.web.base_url + BACK)
+    return cast(Response, answer)
+
+
+async def come_back(request: Request, site: Site) -> Account:
+    """The account of whom the provider names, with the role that its claims give today. Raises Refused."""
+    client, settings = _client(request, site), site.settings.web.oidc
+    assert settings is not None
+    try:
+        with _away_said():
+            token = await client.authorize_access_token(request)
+    except (OAuthError, JoseError) as error:
+        raise Refused("The identity provider did not confirm who you are. Try again.") from error
+    claims = token.get("userinfo")
+    if not claims or claims["iss"] != settings.issuer:
+        raise Refused("The identity provider did not say who you are.")
+    role, name = role_of(settings, claims), claims.get(settings.name_claim)
+    if role is None or not isinstance(name, str):
+        raise Refused("Your account at the identity provider has no role here. Ask an admin for one.")
+    try:
+        async with site.database.begin() as session:
+            account = await save_external(session, f"{settings.issuer}#{claims['sub']}", name, role)
+    except CheckFailed as error:
+        raise Refused(f"You cannot sign in: {error.message}.") from error
+    if account is None:
+        raise Refused("Your account is disabled.")
+    return account
+
+
+@contextmanager
+def _away_said() -> Iterator[None]:
+    try:
+        yield
+    except httpx2.HTTPError as error:
+        raise HTTPException(503, "The identity provider cannot be reached. Try again in a moment.") from error
+
+
+def role_of(settings: OidcSection, claims: dict[str, Any]) -> Role | None:
+    """The highest role that the claim's value or values give; None if none does."""
+    path = [settings.role_claim] if settings.role_claim in claims else settings.role_claim.split(".")
+    found = reduce(lambda part, key: part.get(key) if isinstance(part, dict) else None, path, cast(Any, claims))
+    values = found if isinstance(found, list) else [found]
+    given = {Role(settings.roles[value]) for value in values if isinstance(value, str) and value in settings.roles}
+    return max(given, key=list(Role).index, default=None)
+
+
+def _client(request: Request, site: Site) -> StarletteOAuth2App:
+    """The client of the provider, made once for an application, with what it learnt of the provider."""
+    settings = site.settings.web.oidc
+    if settings is None:
+        raise HTTPException(404)
+    if not hasattr(request.app.state, "oidc"):
+        variable = settings.client_secret_env
+        request.app.state.oidc = OAuth().register(
+            "medlive", client_id=settings.client_id, client_secret=os.environ[variable] if variable else None,
+            server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
+            client_kwargs={"scope": settings.scope, "code_challenge_method": "S256"},
+        )  # fmt: skip
+    return cast(StarletteOAuth2App, request.app.state.oidc)

@@ -1,0 +1,230 @@
+"""The routes of accounts: sign in and out, invitations, an account's own page."""
+
+import ipaddress
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from math import ceil
+from typing import Annotated, Final
+
+import structlog
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from medlive.db import accounts
+from medlive.db.accounts import Account
+from medlive.db.tables.accounts import Role
+from medlive.web.accounts import oidc, passwords
+from medlive.web.accounts.access import SIGN_IN, TOKEN, check_form, require
+from medlive.web.pages import Page, local_path, render
+from medlive.web.site import Room, Section, Site, site_of
+
+router: Final = APIRouter(include_in_schema=False)
+ACCOUNTS: Final = Room("accounts", False, router, (Section("Account", "/account"),))
+ACCOUNT_ATTEMPTS: Final = 10
+ADDRESS_ATTEMPTS: Final = 50
+"""Attempts to sign in within `accounts.ATTEMPTS_WINDOW`, of one account and from one address."""
+HOME: Final = "/account"
+
+SiteOf = Annotated[Site, Depends(site_of)]
+Signed = Annotated[Account, Depends(require(Role.VIEWER))]
+Text = Annotated[str, Form()]
+_FORM: Final = [Depends(check_form)]
+_log: Final = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class SignInPage(Page):
+    """The form to sign in."""
+
+    template = "accounts/sign_in.html"
+    name: str
+    next: str  # Where it leads to
+    by_provider: bool  # Whether there is an identity provider
+    empty: bool  # Whether there is no account yet
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class InvitationPage(Page):
+    """The form to set the password of an account by its one-time link."""
+
+    template = "accounts/invitation.html"
+    name: str
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class AccountPage(Page):
+    """An account's own page."""
+
+    template = "accounts/account.html"
+    account: Account
+    changed: bool = False  # Whether the password was changed a moment ago
+    current_error: str | None = None  # What is wrong with the current password
+    error: str | None = None  # What is wrong with the new one
+
+
+@router.get(SIGN_IN, dependencies=_FORM)
+async def show_sign_in(request: Request, site: SiteOf, next: str = HOME) -> Response:
+    """The form to sign in."""
+    return await _sign_in_page(request, site, next)
+
+
+@router.post(SIGN_IN, dependencies=_FORM)
+async def sign_in(
+    request: Request, site: SiteOf, name: Text = "", password: Text = "", next: Text = HOME
+) -> Response:
+    """Begin a session; wrong names and wrong passwords take the same work and get the same answer."""
+    account = await _check_password(request, site, name, password)
+    if isinstance(account, _Refusal):
+        return await _sign_in_page(request, site, next, name, account)
+    return await _enter(request, site, account, next)
+
+
+@router.post("/sign-out", dependencies=_FORM)
+async def sign_out(request: Request, site: SiteOf, account: Signed, everywhere: Text = "") -> Response:
+    """End this browser's session, or every one of the account."""
+    async with site.database.begin() as session:
+        if everywhere:
+            await accounts.end_sessions(session, account)
+        await accounts.end_session(session, request.session[TOKEN])
+    request.session.clear()
+    return RedirectResponse(SIGN_IN, 303)
+
+
+@router.get("/invitation/{token}", dependencies=_FORM)
+async def show_invitation(request: Request, site: SiteOf, token: str) -> Response:
+    """The form to set a password."""
+    return render(request, InvitationPage((await _invited(site, token)).name))
+
+
+@router.post("/invitation/{token}", dependencies=_FORM)
+async def accept(request: Request, site: SiteOf, token: str, password: Text = "", again: Text = "") -> Response:
+    """Set the password and sign in; the link ends with it."""
+    account = await _invited(site, token)
+    if fault := passwords.fault_of(password, again):
+        return render(request, InvitationPage(account.name, fault), 422)
+    hashed = await passwords.hash_password(password)
+    async with site.database.begin() as session:
+        used = await accounts.use_link(session, token, hashed)
+    if used is None:
+        raise _link_is_over()
+    return await _enter(request, site, used, HOME)
+
+
+@router.get(HOME)
+async def show_account(request: Request, account: Signed, changed: bool = False) -> Response:
+    """An account's own page."""
+    return render(request, AccountPage(account, changed))
+
+
+@router.post("/account/password")
+async def change_password(
+    request: Request, site: SiteOf, account: Signed, current: Text = "", password: Text = "", again: Text = ""
+) -> Response:
+    """Change the password; every session ends, and this browser begins another."""
+    checked = await _check_password(request, site, account.name, current)
+    if isinstance(checked, _Refusal):
+        return render(request, AccountPage(account, current_error=checked.text), checked.status)
+    if fault := passwords.fault_of(password, again):
+        return render(request, AccountPage(account, error=fault), 422)
+    hashed = await passwords.hash_password(password)
+    async with site.database.begin() as session:
+        await accounts.set_password(session, account, hashed)
+    return await _enter(request, site, account, f"{HOME}?changed=1")
+
+
+@router.get("/sign-in/provider", dependencies=_FORM)
+async def leave_for_provider(request: Request, site: SiteOf, next: str = HOME) -> Response:
+    """Go to the identity provider."""
+    request.session["next"] = local_path(next)
+    return await oidc.leave(request, site)
+
+
+@router.get("/sign-in/provider/back", dependencies=_FORM)
+async def come_from_provider(request: Request, site: SiteOf) -> Response:
+    """Begin a session for whom the identity provider names."""
+    try:
+        account = await oidc.come_back(request, site)
+    except oidc.Refused as error:
+        _log.warning("refused after the identity provider", reason=str(error))
+        return await _sign_in_page(request, site, HOME, refusal=_Refusal(str(error), 403))
+    return await _enter(request, site, account, request.session.get("next", HOME))
+
+
+@dataclass(frozen=True, slots=True)
+class _Refusal:
+    text: str
+    status: int
+    retry_after: int | None = None  # Seconds
+
+
+async def _sign_in_page(
+    request: Request, site: Site, next: str, name: str = "", refusal: _Refusal | None = None
+) -> Response:
+    async with site.database.begin() as session:
+        empty = not await accounts.has_accounts(session)
+    by_provider = site.settings.web.oidc is not None
+    page = SignInPage(name, local_path(next), by_provider, empty, None if refusal is None else refusal.text)
+    response = render(request, page, 200 if refusal is None else refusal.status)
+    if refusal is not None and refusal.retry_after is not None:
+        response.headers["Retry-After"] = str(refusal.retry_after)
+    return response
+
+
+async def _check_password(request: Request, site: Site, name: str, password: str) -> Account | _Refusal:
+    """The account whose password this is, or why it is refused; attempts are counted before."""
+    spelled = accounts.account_name(name) or ""
+    limits = {f"address:{_network(request)}": ADDRESS_ATTEMPTS, f"account:{spelled}": ACCOUNT_ATTEMPTS}
+    for subject, most in limits.items():
+        async with site.database.begin() as session:
+            attempts, until = await accounts.count_attempt(session, subject)
+        if attempts > most:
+            seconds = max(1, round((until - datetime.now(UTC)).total_seconds()))
+            minutes = ceil(seconds / 60)
+            _log.warning("too many attempts to sign in", attempts=attempts, minutes_left=minutes)
+            text = f"Too many attempts. Try again in {minutes} minutes."
+            return _Refusal(text, 429, seconds)
+    async with site.database.begin() as session:
+        account, stored = await accounts.find_password(session, spelled) or (None, None)
+    if not await passwords.verify(stored, password) or account is None or stored is None:
+        return _Refusal("The name or the password is wrong.", 401)
+    if passwords.is_outdated(stored):
+        hashed = await passwords.hash_password(password)
+        async with site.database.begin() as session:
+            await accounts.set_password(session, account, hashed)
+    return account
+
+
+def _network(request: Request) -> str:
+    """The sender's address; of IPv6 its network, of which one sender has all addresses."""
+    try:
+        address = ipaddress.ip_address(request.client.host if request.client else "")
+    except ValueError:
+        return "unknown"
+    return str(address if address.version == 4 else ipaddress.ip_network((address, 64), strict=False))
+
+
+async def _enter(request: Request, site: Site, account: Account, place: str) -> Response:
+    async with site.database.begin() as session:
+        if known := request.session.get(TOKEN):
+            await accounts.end_session(session, known)
+        await accounts.forget_attempts(session, account)
+        token = await accounts.start_session(session, account)
+    # Another token of forms too: nothing that was known before goes on.
+    request.session.clear()
+    request.session[TOKEN] = token
+    _log.info("signed in", account=account.name)
+    return RedirectResponse(local_path(place), 303)
+
+
+async def _invited(site: Site, token: str) -> Account:
+    async with site.database.begin() as session:
+        account = await accounts.find_invited(session, token)
+    if account is None:
+        raise _link_is_over()
+    return account
+
+
+def _link_is_over() -> HTTPException:
+    return HTTPException(410, "This link was used, or is older than two days. Ask an admin for another.")

@@ -1,0 +1,66 @@
+"""A served site, and browsers that fill in its forms as people do."""
+
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from medlive.config import Settings
+from medlive.db import accounts
+from medlive.db.accounts import Account
+from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
+from medlive.web.accounts.passwords import hash_password
+from medlive.web.app import build_app
+from medlive.web.serving import serve_web
+from medlive.web.site import Site
+
+PASSWORD = "correct horse battery"
+
+
+def site_of(database: Database, folder: Path, **web: Any) -> Site:
+    """A site whose settings for the web are these."""
+    return Site(database, Settings.model_validate({"home": folder, "web": web}), folder)
+
+
+@asynccontextmanager
+async def served(site: Site) -> AsyncIterator["Browser"]:
+    """A browser at the site that is served while the context lasts."""
+    async with serve_web(build_app(site), "127.0.0.1", 0) as url, Browser(base_url=url) as browser:
+        yield browser
+
+
+class Browser(httpx2.AsyncClient):
+    """Keeps cookies, follows no redirect by itself, and sends the form that a page shows."""
+
+    async def fill(self, page: str, action: str | None = None, /, **fields: str) -> httpx2.Response:
+        """Open a page and send its form: with the hidden fields that it has, and these."""
+        shown = await self.get(page)
+        return await self.post(action or page, data=hidden_fields(shown.text) | fields)
+
+    async def sign_in(self, name: str, password: str = PASSWORD) -> httpx2.Response:
+        """Send the form of `/sign-in`."""
+        return await self.fill("/sign-in", name=name, password=password)
+
+    def another(self, **options: Any) -> "Browser":
+        """A browser at the same site without this one's cookies."""
+        return Browser(base_url=self.base_url, **options)
+
+
+def hidden_fields(page: str) -> dict[str, str]:
+    """Name and value of a page's hidden fields."""
+    found = re.findall(r'<input type="hidden" name="([^"]+)" value="([^"]*)"', page)
+    return {name: unescape(value) for name, value in found}
+
+
+async def add_account(database: Database, name: str, role: Role = Role.ADMIN) -> Account:
+    """Make an account whose password is `PASSWORD`."""
+    hashed = await hash_password(PASSWORD)
+    async with database.begin() as session:
+        account = await accounts.use_link(session, await accounts.invite(session, name, role), hashed)
+    assert account is not None
+    return account
