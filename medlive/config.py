@@ -176,7 +176,7 @@ class OidcSection(_Section):
 
     issuer: Annotated[str, Field(pattern=r"^https?://")]
     client_id: str
-    client_secret_env: str | None = None  # The environment variable with the secret; None for a public client
+    client_secret_env: str  # The environment variable with the client's secret
     scope: str = "openid profile email"
     name_claim: str = "preferred_username"
     role_claim: str = "roles"  # A claim's name, or a path into it, as `realm_access.roles`

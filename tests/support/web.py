@@ -1,6 +1,8 @@
 """A served site, and browsers that fill in its forms as people do."""
 
+import json
 import re
+from base64 import b64encode
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from html import unescape
@@ -8,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from itsdangerous import TimestampSigner
 
 from medlive.config import Settings
 from medlive.db import accounts
@@ -64,3 +67,13 @@ async def add_account(database: Database, name: str, role: Role = Role.ADMIN) ->
         account = await accounts.use_link(session, await accounts.invite(session, name, role), hashed)
     assert account is not None
     return account
+
+
+async def session_of(site: Site, account: Account | None) -> dict[str, str]:
+    """The cookie and the header of forms of a browser, in which the account is signed in."""
+    held = {"csrf": "token of forms"}
+    if account is not None:
+        async with site.database.begin() as session:
+            held["token"] = await accounts.start_session(session, account)
+    cookie = TimestampSigner(site.key.hex()).sign(b64encode(json.dumps(held).encode()))
+    return {"Cookie": f"medlive={cookie.decode()}", "X-CSRF-Token": held["csrf"]}

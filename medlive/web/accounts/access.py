@@ -33,8 +33,8 @@ async def check_exposure(site: Site, host: str) -> None:
         ConfigError: If the identity provider's secret is missing.
     """
     provider = site.settings.web.oidc
-    if provider is not None and (secret := provider.client_secret_env) and not os.environ.get(secret):
-        raise ConfigError(f"web.oidc.client_secret_env: the variable {secret} is not set")
+    if provider is not None and not os.environ.get(provider.client_secret_env):
+        raise ConfigError(f"web.oidc.client_secret_env: the variable {provider.client_secret_env} is not set")
     async with site.database.begin() as session:
         open_to_all = provider is None and not await has_accounts(session)
     if open_to_all and not _is_loopback(host):

@@ -39,9 +39,12 @@ async def come_back(request: Request, site: Site) -> Account:
     try:
         with _away_said():
             token = await client.authorize_access_token(request)
+            claims = token.get("userinfo")  # Of the ID token
+            if claims and not {settings.name_claim, settings.role_claim.partition(".")[0]} <= claims.keys():
+                more = await client.userinfo(token=token)
+                claims = {**more, **claims} if more["sub"] == claims["sub"] else None
     except (OAuthError, JoseError) as error:
         raise Refused("The identity provider did not confirm who you are. Try again.") from error
-    claims = token.get("userinfo")
     if not claims or claims["iss"] != settings.issuer:
         raise Refused("The identity provider did not say who you are.")
     role, name = role_of(settings, claims), claims.get(settings.name_claim)
@@ -80,9 +83,8 @@ def _client(request: Request, site: Site) -> StarletteOAuth2App:
     if settings is None:
         raise HTTPException(404)
     if not hasattr(request.app.state, "oidc"):
-        variable = settings.client_secret_env
         request.app.state.oidc = OAuth().register(
-            "medlive", client_id=settings.client_id, client_secret=os.environ[variable] if variable else None,
+            "medlive", client_id=settings.client_id, client_secret=os.environ[settings.client_secret_env],
             server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
             client_kwargs={"scope": settings.scope, "code_challenge_method": "S256"},
         )  # fmt: skip

@@ -147,7 +147,7 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
     try:
         account = await oidc.come_back(request, site)
     except oidc.Refused as error:
-        _log.warning("refused after the identity provider", reason=str(error))
+        _log.warning("refused after the identity provider", reason=str(error), cause=str(error.__cause__))
         return await _sign_in_page(request, site, HOME, refusal=_Refusal(str(error), 403))
     return await _enter(request, site, account, request.session.get("next", HOME))
 
@@ -188,7 +188,7 @@ async def _check_password(request: Request, site: Site, name: str, password: str
     async with site.database.begin() as session:
         account, stored = await accounts.find_password(session, spelled) or (None, None)
     if not await passwords.verify(stored, password) or account is None or stored is None:
-        return _Refusal("The name or the password is wrong.", 401)
+        return _Refusal("The name or the password is wrong.", 422)
     if passwords.is_outdated(stored):
         hashed = await passwords.hash_password(password)
         async with site.database.begin() as session:

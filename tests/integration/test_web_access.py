@@ -1,0 +1,83 @@
+"""Every route of the application by every role and signed out; a new private route needs a line in `NEEDS`."""
+
+import re
+from pathlib import Path
+
+import pytest
+from fastapi.routing import APIRoute
+
+from medlive.db.accounts import GRANTS
+from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
+from medlive.web.app import ROOMS
+from tests.support.web import add_account, served, session_of, site_of
+
+NEEDS: dict[str, Role | None] = {
+    "GET /sign-in": None,
+    "POST /sign-in": None,
+    "GET /sign-in/provider": None,
+    "GET /sign-in/provider/back": None,
+    "GET /invitation/{token}": None,
+    "POST /invitation/{token}": None,
+    "POST /sign-out": Role.VIEWER,
+    "GET /account": Role.VIEWER,
+    "POST /account/password": Role.VIEWER,
+}
+"""Route of a private room → the role that it needs; None: it is for who is not signed in yet."""
+
+
+def routes(public: bool) -> set[str]:
+    found = [route for room in ROOMS if room.public is public for route in room.router.routes]
+    assert all(isinstance(route, APIRoute) for route in found), "a kind of route that this test does not know"
+    return {f"{method} {route.path}" for route in found for method in route.methods}  # type: ignore[attr-defined]
+
+
+def test_every_private_route_says_whom_it_is_for() -> None:
+    assert routes(public=False) == NEEDS.keys()
+
+
+def test_public_rooms_change_nothing() -> None:
+    assert {route.partition(" ")[0] for route in routes(public=True)} <= {"GET", "HEAD"}
+
+
+async def test_each_route_lets_in_who_may_and_nobody_else(database: Database, tmp_path: Path) -> None:
+    site = site_of(database, tmp_path)
+    people = {None: None} | {role: await add_account(database, role.value, role) for role in Role}
+    wrong = []
+    async with served(site) as browser:
+        for route in sorted(routes(public=False) | routes(public=True)):
+            method, _, path = route.partition(" ")
+            needed = NEEDS.get(route)
+            for role, account in people.items():
+                headers = await session_of(site, account)
+                answer = await browser.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
+                if needed is None or (role is not None and needed in GRANTS[role]):
+                    right = answer.status_code not in (401, 403, 500) and "next=" not in answer.headers.get(
+                        "Location", ""
+                    )
+                elif role is None:
+                    right = answer.status_code == 401 or answer.headers.get("Location", "").startswith("/sign-in?")
+                else:
+                    right = answer.status_code == 403
+                if not right:
+                    wrong.append(f"{route} by {role}: {answer.status_code}")
+    assert wrong == []
+
+
+async def test_what_changes_something_needs_the_token_of_forms(database: Database, tmp_path: Path) -> None:
+    site = site_of(database, tmp_path)
+    admin = await add_account(database, "ada")
+    unsafe = [route for route in routes(public=False) if not route.startswith(("GET ", "HEAD "))]
+    assert len(unsafe) >= 4
+    async with served(site) as browser:
+        for route in unsafe:
+            method, _, path = route.partition(" ")
+            for given in ({}, {"X-CSRF-Token": "wrong"}):
+                headers = (await session_of(site, admin)) | {"X-CSRF-Token": ""} | given
+                answer = await browser.request(method, re.sub(r"\{[^}]+\}", "x", path), headers=headers)
+                assert answer.status_code == 403, route
+
+
+@pytest.mark.parametrize("role", Role)
+def test_every_role_may_look(role: Role) -> None:
+    assert Role.VIEWER in GRANTS[role]
