@@ -201,13 +201,15 @@ def _releases(target: Target, done: Published) -> list[Release]:
         if match is None or week_end(match[1]) is None:
             continue
         if (sums := target.read(f"{name}/{SUMS}")) is not None:
-            found.append(_release(target, name, match[1], sums))
+            found.append(read_release(target, match[1], sums))
         elif match[1] != done.version:
             done.unfinished.append(match[1])
     return found
 
 
-def _release(target: Target, name: str, version: str, sums: bytes) -> Release:
+def read_release(target: Target, version: str, sums: bytes) -> Release:
+    """Return a complete version on a target, by its SHA256SUMS. Raises CheckFailed if its manifest is another."""
+    name = folder_name(version)
     data = target.read(f"{name}/manifest.json") or b""
     entry = _entry(data)
     hint = "latest.json lists every version: publish with a newer medlive, or repair that version"

@@ -1,10 +1,10 @@
 """The application: the rooms that are served, security headers, errors as pages or JSON, the choice of a theme."""
 
+import logging
 from collections.abc import Iterable, Mapping
 from http import HTTPStatus
 from typing import Final
 
-import structlog
 from fastapi import FastAPI, Request
 from fastapi.exception_handlers import request_validation_exception_handler
 from fastapi.exceptions import RequestValidationError
@@ -50,7 +50,7 @@ _TEXTS: Final = {
     503: "The database cannot be reached. Try again in a moment.",
 }
 _LARGEST_FORM: Final = 1 << 20  # Bytes
-_log: Final = structlog.get_logger(__name__)
+_log: Final = logging.getLogger(__name__)
 
 
 def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
@@ -129,7 +129,7 @@ async def _on_database_unavailable(request: Request, error: Exception) -> Respon
 
 
 async def _on_fault(request: Request, error: Exception) -> Response:
-    _log.error("a request failed", path=request.url.path, error=type(error).__name__)
+    _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
     return _error(request, 500, None, None)
 
 

@@ -101,5 +101,6 @@ TEMPLATES: Final = Environment(
 TEMPLATES.globals["static_url"] = static_url
 TEMPLATES.filters |= {
     "moment": _moment, "size": _size, "number": lambda value: f"{value:,}",
+    "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
     "path": lambda text: quote(str(text), safe="/"),
 }  # fmt: skip

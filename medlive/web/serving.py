@@ -25,10 +25,11 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     Raises ServiceUnavailable when the address is taken.
     """
     listener = await asyncio.to_thread(_listen, host, port)
-    # No access log: it would keep the addresses of readers. Nor is a proxy's word about them taken.
+    # No access log: it would keep the addresses of readers. Nor is a proxy's word about them taken. Faults are
+    # logged by the application, with the path.
     config = uvicorn.Config(
-        app, log_config=None, access_log=False, proxy_headers=False, server_header=False, lifespan="off",
-        timeout_graceful_shutdown=2,
+        app, log_config=None, log_level="critical", access_log=False, proxy_headers=False,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=2,
     )  # fmt: skip
     server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))

@@ -311,6 +311,26 @@ COMMENT ON COLUMN snapshots.sums_digest IS 'The digest of SHA256SUMS: the folder
 
 COMMENT ON COLUMN snapshots.signature IS 'The text of SHA256SUMS.minisig; NULL: unsigned';
 
+CREATE TABLE downloads (
+    version TEXT NOT NULL,
+    file TEXT NOT NULL,
+    day DATE NOT NULL,
+    count INTEGER NOT NULL,
+    CONSTRAINT pk_downloads PRIMARY KEY (version, file, day),
+    CONSTRAINT ck_downloads_count_positive CHECK (count >= 1),
+    CONSTRAINT fk_downloads_version FOREIGN KEY(version) REFERENCES snapshots (version)
+);
+
+COMMENT ON TABLE downloads IS 'How often each file of a snapshot was downloaded on a day; nothing is kept of who did';
+
+COMMENT ON COLUMN downloads.version IS 'The snapshot';
+
+COMMENT ON COLUMN downloads.file IS 'The file''s name in the snapshot''s folder';
+
+COMMENT ON COLUMN downloads.day IS 'The day, in UTC';
+
+COMMENT ON COLUMN downloads.count IS 'How many downloads were begun';
+
 CREATE TABLE evaluation_runs (
     id INTEGER GENERATED ALWAYS AS IDENTITY,
     run_digest TEXT NOT NULL,

@@ -1,84 +1,359 @@
-"""The downloads over real HTTP, with a real database and real files."""
+"""The downloads over real HTTP, with a real database and real snapshots."""
 
-import hashlib
+import asyncio
+import json
+import shutil
+import subprocess
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import httpx2
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
 
+from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.release import snapshots
+from medlive.db.release.downloads import DownloadCount, list_downloads
+from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
+from medlive.digest import digest_text
+from medlive.errors import BadInput
+from medlive.integrity.folder import SUMS, sha256
+from medlive.publishing.download import fetch_snapshot
+from medlive.publishing.publish import prepare_release, publish
+from medlive.publishing.target import FolderTarget
+from medlive.service.release.withdraw import withdraw
+from medlive.snapshot.describe.feed import Place
+from medlive.snapshot.errata import WithdrawalKind
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
+from tests.integration.test_db_stores import make_case
+from tests.support.releases import case, release
+from tests.support.snapshots import Line, build_line
 
-WEEK = "2026.W40"
-BODY = b'{"case": "one"}\n' * 1000
-ETAG = f'"{hashlib.sha256(BODY).hexdigest()}"'
-FILE = f"/medlive-{WEEK}/data/cases.jsonl"
+OLD, MIDDLE, NEW = "2026.W43", "2026.W44", "2026.W45"
+DRAFT, PREVIEW, FOREIGN = "2026.W46", "2026.W47", "2026.W48"
+FILE = f"/medlive-{NEW}/data/cases.jsonl"
+HOSTILE = '<script>alert("x")</script>'
 
 
-async def frozen(database: Database, version: str, folder: Path, why_not: list[str]) -> None:
+@dataclass
+class Served:
+    """A site with a line of three snapshots; beside them a draft, a preview and one of other bytes."""
+
+    database: Database
+    settings: Settings
+    line: Line
+    http: httpx2.AsyncClient
+
+    @property
+    def url(self) -> str:
+        return str(self.http.base_url).rstrip("/")
+
+    def body(self, version: str = NEW, name: str = "data/cases.jsonl") -> bytes:
+        return (self.line.root / f"medlive-{version}" / name).read_bytes()
+
+
+async def register(database: Database, version: str, folder: Path | None, why_not: list[str]) -> None:
+    """Record a snapshot with every ready case as its member: frozen as the folder is, or a draft."""
+    frozen = (
+        "UPDATE snapshots SET state = 'frozen', frozen_at = now(), manifest = '{}', manifest_digest = :digest,"
+        " sums_digest = :sums, cases = 0, criteria = 0, publishable = :publishable, path = 'x',"
+        " why_not = CAST(:why_not AS jsonb) WHERE version = :version"
+    )
+    values = {"version": version, "digest": digest_text(version), "why_not": json.dumps(why_not)}
+    values |= {"publishable": not why_not, "sums": f"sha256:{sha256(folder / SUMS)}" if folder else ""}
     async with database.begin() as session:
-        await snapshots.begin_snapshot(session, version)
-        await snapshots.freeze_snapshot(
-            session, version, manifest={"counts": {"cases": 0, "criteria": 0}},
-            manifest_digest="sha256:" + "0" * 64, sums_digest="sha256:" + "1" * 64, signature=None,
-            path=str(folder), publishable=not why_not, why_not=why_not,
-        )  # fmt: skip
+        for statement in (
+            "INSERT INTO snapshots (version, state) VALUES (:version, 'building')",
+            "INSERT INTO snapshot_members (version, case_id, revision, first_release)"
+            " SELECT :version, id, 1, :version FROM cases WHERE status = 'ready'",
+            *([frozen] if folder else []),
+        ):
+            await session.execute(text(statement), {k: v for k, v in values.items() if f":{k}" in statement})
 
 
 @pytest.fixture
-async def http(database: Database, tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
-    """A served snapshot; beside it one that is not publishable, one still being built, and files of nobody."""
-    folders = {w: tmp_path / "snapshots" / f"medlive-{w}" for w in (WEEK, "2026.W41", "2026.W42")}
-    for folder in folders.values():
-        (folder / "data").mkdir(parents=True)
-        (folder / "data/cases.jsonl").write_bytes(BODY)
-    (tmp_path / "handle.key").write_text("secret")
-    (folders[WEEK] / "link").symlink_to(tmp_path / "handle.key")
-    await frozen(database, WEEK, folders[WEEK], [])
-    await frozen(database, "2026.W41", folders["2026.W41"], ["made by rules"])
+async def served(database: Database, database_url: str, tmp_path: Path) -> AsyncIterator[Served]:
+    settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+    line = build_line(settings.home / "snapshots")
+    for made in line.releases:
+        await register(database, made.manifest.version, made.path, [])
+    for version in (DRAFT, PREVIEW, FOREIGN):
+        why_not = ("made by rules",) if version == PREVIEW else ()
+        folder = release(line.root, version, [case("a1", first_release=version)], why_not=why_not).path
+        await register(database, version, None if version == DRAFT else folder, list(why_not))
+    with (line.root / f"medlive-{FOREIGN}" / SUMS).open("ab") as file:
+        file.write(b"\n")
+    async with serving(Site(database, settings, line.root)) as http:
+        yield Served(database, settings, line, http)
+
+
+def serving(site: Site) -> Any:
+    from contextlib import asynccontextmanager
+
+    @asynccontextmanager
+    async def serve() -> AsyncIterator[httpx2.AsyncClient]:
+        async with (
+            serve_web(build_app(site), "127.0.0.1", 0) as url,
+            httpx2.AsyncClient(base_url=url) as client,
+        ):
+            yield client
+
+    return serve()
+
+
+async def test_the_site_is_what_a_published_folder_is(served: Served, tmp_path: Path) -> None:
+    """Every file that `publish` writes into a folder is served with the same bytes, but for the page."""
+    target = FolderTarget(tmp_path / "published")
+    for made in served.line.releases:
+        publish(prepare_release(made.path), target, Place())
+    names = [p.relative_to(target.root).as_posix() for p in target.root.rglob("*") if p.is_file()]
+    assert len(names) > 60
+    for name in set(names) - {"index.html", ".publish.lock"}:
+        answer = await served.http.get(f"/{name}")
+        assert (answer.status_code, answer.content) == (200, (target.root / name).read_bytes()), name
+        assert answer.headers["Content-Length"] == str(len(answer.content))
+
+
+async def test_a_snapshot_is_fetched_and_verified(served: Served, tmp_path: Path) -> None:
+    key = served.line.key.public
+    done = await fetch_snapshot(served.url, "latest", tmp_path / "here", key)
+    assert (done.version, done.digest) == (NEW, served.line.releases[-1].digest)
+    with pytest.raises(BadInput, match="is not published"):
+        await fetch_snapshot(served.url, DRAFT, tmp_path / "here")
+
+
+async def test_curl_goes_on_where_it_was_cut_off(served: Served, tmp_path: Path) -> None:
+    out, body = tmp_path / "cases.jsonl", served.body()
+    out.write_bytes(body[:100])
+    command = ["curl", "-sS", "--fail", "-C", "-", "-o", str(out), f"{served.url}{FILE}"]
+    if shutil.which("curl") is None:
+        pytest.skip("no curl on this machine")
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, check=False)
+    assert (done.returncode, done.stderr, out.read_bytes()) == (0, b"", body)
+
+
+ETAG, OTHER, SIZE = "ETAG", '"other"', "SIZE"
+
+
+CONDITIONS: tuple[tuple[dict[str, str], int, tuple[int, int | None] | None], ...] = (
+    ({}, 200, (0, None)),
+    ({"Range": "bytes=10-19"}, 206, (10, 20)),
+    ({"Range": "bytes=10-"}, 206, (10, None)),
+    ({"Range": "bytes=-10"}, 206, (-10, None)),
+    ({"Range": "bytes=5-5"}, 206, (5, 6)),
+    ({"Range": "bytes=0-99999999"}, 206, (0, None)),
+    ({"Range": "bytes=SIZE-"}, 416, None),
+    ({"Range": "bytes=-0"}, 416, None),
+    # RFC 9110 §14.2: what is not a valid range of a known unit is ignored; several may be.
+    ({"Range": "bytes=9-5"}, 200, (0, None)),
+    ({"Range": "bytes=-"}, 200, (0, None)),
+    ({"Range": "lines=1-2"}, 200, (0, None)),
+    ({"Range": "bytes=0-1,5-6"}, 200, (0, None)),
+    ({"Range": "bytes=10-19", "If-Range": ETAG}, 206, (10, 20)),
+    ({"Range": "bytes=10-19", "If-Range": OTHER}, 200, (0, None)),
+    ({"Range": "bytes=10-19", "If-Range": f"W/{ETAG}"}, 200, (0, None)),
+    ({"Range": "bytes=SIZE-", "If-Range": OTHER}, 200, (0, None)),
+    ({"If-Match": ETAG}, 200, (0, None)),
+    ({"If-Match": f"{OTHER}, {ETAG}"}, 200, (0, None)),
+    ({"If-Match": "*"}, 200, (0, None)),
+    ({"If-Match": OTHER}, 412, None),
+    ({"If-Match": f"W/{ETAG}"}, 412, None),
+    ({"If-Match": OTHER, "If-None-Match": ETAG}, 412, None),
+    ({"If-None-Match": ETAG}, 304, None),
+    ({"If-None-Match": f"W/{ETAG}"}, 304, None),
+    ({"If-None-Match": "*"}, 304, None),
+    ({"If-None-Match": OTHER}, 200, (0, None)),
+    ({"If-None-Match": ETAG, "Range": "bytes=10-19"}, 304, None),
+)
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_ranges_and_conditions(served: Served, method: str) -> None:
+    body = served.body()
+    etag = f'"{sha256(served.line.last / "data/cases.jsonl")}"'
+    for headers, status, part in CONDITIONS:
+        sent = {k: v.replace(ETAG, etag).replace(SIZE, str(len(body))) for k, v in headers.items()}
+        answer = await served.http.request(method, FILE, headers=sent)
+        assert answer.status_code == status, headers
+        if part is not None:
+            wanted = body[part[0] : part[1]]
+            assert answer.content == (wanted if method == "GET" else b""), headers
+            assert answer.headers["Content-Length"] == str(len(wanted)), headers
+            assert (answer.headers["ETag"], answer.headers["Accept-Ranges"]) == (etag, "bytes")
+            assert "immutable" in answer.headers["Cache-Control"]
+        if status == 206 and part is not None:
+            first = len(body[: part[0]])
+            assert answer.headers["Content-Range"] == f"bytes {first}-{first + len(wanted) - 1}/{len(body)}"
+        if status == 416:
+            assert answer.headers["Content-Range"] == f"bytes */{len(body)}"
+        if status == 304:
+            assert answer.headers["ETag"] == etag
+
+
+async def test_nothing_else_is_served(served: Served) -> None:
+    key = served.settings.home / "handle.key"
+    key.write_text("secret")
+    (served.line.last / "link").symlink_to(key)
+    names = (
+        "..%2F..%2Fhandle.key",
+        "%2e%2e/%2e%2e/handle.key",
+        "../../handle.key",
+        "link",
+        "missing",
+        "%00",
+        "data",
+    )
+    versions = (DRAFT, PREVIEW, FOREIGN, "2026.W99", "latest", "nothing", f"{NEW}%2Fdata")
+    paths = [f"{NEW}/{name}" for name in names] + [f"{v}/{name}" for v in versions for name in ("", SUMS)]
+    for path in (*paths, f"..%2Fmedlive-{NEW}/{SUMS}"):
+        answer = await served.http.get(f"/medlive-{path}")
+        assert (answer.status_code, b"secret" in answer.content) == (404, False), path
+
+
+async def test_drafts_and_previews_stand_on_no_page(served: Served) -> None:
+    pages = ("/", "/latest.json", "/feed.xml", "/diff", "/api/v1/snapshots", "/leaderboard")
+    for path in pages:
+        shown = (await served.http.get(path)).text
+        assert not [v for v in (DRAFT, PREVIEW, FOREIGN) if v in shown], path
+    assert (await served.http.get("/latest/")).headers["Location"] == f"/medlive-{NEW}/"
+    async with serving(Site(served.database, served.settings, served.line.root, preview=True)) as http:
+        assert (await http.get("/latest/")).headers["Location"] == f"/medlive-{PREVIEW}/"
+        assert "not publishable: made by rules" in (await http.get(f"/medlive-{PREVIEW}/")).text
+        assert DRAFT not in (await http.get("/")).text
+
+
+async def test_a_damaged_file_is_not_given_out(served: Served) -> None:
+    path = served.line.last / "data/cases.jsonl"
+    path.write_bytes(path.read_bytes()[:-2] + b" \n")
+    answer = await served.http.get(FILE)
+    assert (answer.status_code, "is damaged here" in answer.text) == (503, True)
+
+
+@pytest.mark.parametrize("kind", list(WithdrawalKind))
+async def test_what_was_taken_down_is_no_longer_given_out(
+    database: Database, database_url: str, tmp_path: Path, kind: WithdrawalKind
+) -> None:
+    """A snapshot that shows it keeps its page and digests; a later one without it is whole."""
+    settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+    case_id = (await make_case(database, 1)).case_id
+    line = build_line(settings.home / "snapshots")
+    await register(database, OLD, line.releases[0].path, [])
+    await register(database, MIDDLE, line.releases[1].path, [])
+    await withdraw(database, settings, case_id, kind, f"It is wrong {HOSTILE[:1]} so.")
+    await register(database, NEW, line.releases[2].path, [])
+    gone = kind is not WithdrawalKind.ERRATUM
+    async with serving(Site(database, settings, line.root)) as http:
+        for version, status in ((OLD, 410 if gone else 200), (NEW, 200)):
+            root = f"/medlive-{version}"
+            for path in (f"{root}/data/cases.jsonl", f"{root}/livemedbench.json", f"/report/{version}/cases.html"):
+                report = settings.home / "reports" / version
+                report.mkdir(parents=True, exist_ok=True)
+                (report / "cases.html").write_text("a case")
+                assert (await http.get(path)).status_code == status, path
+            assert (await http.get(f"{root}/{SUMS}")).status_code == 200
+        assert (await http.get("/diff", params={"old": OLD, "new": NEW})).status_code == (410 if gone else 200)
+        assert case_id in (await http.get("/errata")).text
+        assert "It is wrong &lt; so." in (await http.get("/errata")).text
+        listed = [row["version"] for row in (await http.get("/latest.json")).json()["versions"]]
+        assert listed == ([NEW] if gone else [NEW, MIDDLE, OLD])
+        shown = {row["version"]: row["withdrawn"] for row in (await http.get("/api/v1/snapshots")).json()}
+        assert shown == {NEW: False, MIDDLE: gone, OLD: gone}
+
+
+async def counted(database: Database) -> list[DownloadCount]:
     async with database.begin() as session:
-        await snapshots.begin_snapshot(session, "2026.W42")
-    app = build_app(Site(database, Settings(home=tmp_path), tmp_path / "snapshots"))
-    async with serve_web(app, "127.0.0.1", 0) as url, httpx2.AsyncClient(base_url=url) as client:
-        yield client
+        return await list_downloads(session, now().date())
 
 
-async def test_a_file_is_served_whole_in_part_and_not_again(http: httpx2.AsyncClient) -> None:
-    whole = await http.get(FILE)
-    assert (whole.content, whole.headers["ETag"]) == (BODY, ETAG)
-    assert "immutable" in whole.headers["Cache-Control"]
-    part = await http.get(FILE, headers={"Range": "bytes=10-19"})
-    assert (part.status_code, part.content, part.headers["ETag"]) == (206, BODY[10:20], ETAG)
-    known = await http.get(FILE, headers={"If-None-Match": ETAG})
-    assert (known.status_code, known.content) == (304, b"")
+async def test_downloads_are_counted_by_file_and_day_alone(served: Served) -> None:
+    get = served.http.get
+    await get(FILE)
+    await get(FILE, headers={"Range": "bytes=0-5"})
+    await get(FILE, headers={"Range": "bytes=6-"})  # goes on
+    await get(FILE, headers={"If-None-Match": "*"})
+    await served.http.head(FILE)
+    await get(f"/medlive-{NEW}/figures/axes.svg")  # a page shows it
+    await get(f"/medlive-{OLD}/{SUMS}")
+    rows: list[DownloadCount] = []
+    for _ in range(500):  # a download is counted once it has ended
+        rows = await counted(served.database)
+        if sum(row.count for row in rows) == 3:
+            break
+        await asyncio.sleep(0.01)
+    async with served.database.begin() as session:
+        columns = await session.execute(text("SELECT * FROM downloads LIMIT 0"))
+        assert list(columns.keys()) == ["version", "file", "day", "count"]
+    assert [(r.version, r.file, r.count) for r in rows] == [(OLD, SUMS, 1), (NEW, "data/cases.jsonl", 2)]
+    assert "3 downloads of files in all, 3 in the last seven days" in " ".join((await get("/")).text.split())
+    files = (await get("/api/v1/snapshots/latest")).json()["files"]
+    assert {f["name"]: f["downloads"] for f in files if f["downloads"]} == {"data/cases.jsonl": 2}
+    assert [row["count"] for row in (await get("/api/v1/downloads")).json()] == [1, 2]
 
 
-@pytest.mark.parametrize(
-    "path",
-    [
-        f"{WEEK}/..%2F..%2Fhandle.key", f"{WEEK}/%2e%2e/%2e%2e/handle.key", f"{WEEK}/../../handle.key",
-        f"{WEEK}/link", f"{WEEK}/missing", f"{WEEK}/%00", f"..%2Fmedlive-{WEEK}/data/cases.jsonl",
-        "2026.W41/data/cases.jsonl", "2026.W42/data/cases.jsonl", "2026.W99/data/cases.jsonl",
-        "nothing/data/cases.jsonl",
-    ],
-)  # fmt: skip
-async def test_nothing_else_is_served(http: httpx2.AsyncClient, path: str) -> None:
-    answer = await http.get(f"/medlive-{path}")
-    assert answer.status_code == 404
-    assert b"secret" not in answer.content
+async def test_what_changed_between_two_snapshots(served: Served) -> None:
+    page = (await served.http.get("/diff", params={"old": MIDDLE, "new": NEW})).text
+    for words in ("the advice was incomplete", "Rest, and see a doctor if it lasts.", "the patient asked for it"):
+        assert words in page
+    found = (await served.http.get("/api/v1/diff", params={"old": MIDDLE, "new": NEW})).json()
+    assert found["counts"] == {"added": 3, "revised": 1, "withdrawn": 1}
+    [advice] = next(c["fields"] for c in found["cases"] if c["kind"] == "revised")
+    assert advice == {"name": "advice", "old": "Rest first.", "new": "Rest, and see a doctor if it lasts."}
+    assert (await served.http.get("/diff", params={"old": MIDDLE, "new": DRAFT})).status_code == 404
 
 
-async def test_nothing_can_be_changed(http: httpx2.AsyncClient) -> None:
-    for path in ("/", "/health", FILE):
+async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -> None:
+    async with served.database.begin() as session:
+        await record_evaluation(
+            session, run_digest=digest_text("run"), snapshot_version=NEW, model=HOSTILE, grader=HOSTILE, path="x",
+            scores={"metric": "paper", "overall": {"n": 9, "mean": 0.5, "low": None, "high": 0.75}},
+        )  # fmt: skip
+    board = {
+        "format": "medlive-leaderboard", "format_version": 1, "rankings": [{
+            "conditions": {"snapshot": HOSTILE, "cases": 9, "template": {"name": HOSTILE},
+                           "grader": {"model": HOSTILE, "mode": "criterion", "engine": "openai"}},
+            "scores": {"metric": "paper", "models": [
+                {"model": HOSTILE, "overall": {"n": 9, "mean": 0.5}, "rank_best": 1, "rank_worst": 2}]},
+            "bundles": [{"model": HOSTILE, "trust": "origin", "key_id": None}], "notes": [HOSTILE],
+        }],
+    }  # fmt: skip
+    (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
+    for path, words in ((f"/medlive-{NEW}/", "50.0"), ("/leaderboard", "1 to 2"), (f"/{HOSTILE}", "404")):
+        page = (await served.http.get(path)).text
+        assert words in page
+        assert "<script>alert" not in page
+    ranking = (await served.http.get("/api/v1/leaderboard")).json()["rankings"][0]
+    assert ranking["scores"]["models"][0]["model"] == HOSTILE
+
+
+async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
+    report = served.settings.home / "reports" / NEW
+    (report / "cases").mkdir(parents=True)
+    (report / "index.html").write_text("the report")
+    (report / "cases" / "a.html").write_text("a case")
+    (served.settings.home / "handle.key").write_text("secret")
+    (report / "link").symlink_to(served.settings.home / "handle.key")
+    for path, body in (("", "the report"), ("cases/a.html", "a case")):
+        answer = await served.http.get(f"/report/{NEW}/{path}")
+        assert (answer.status_code, answer.text) == (200, body)
+        assert "sandbox" in answer.headers["Content-Security-Policy"]
+    for path in ("link", "..%2F..%2Fhandle.key", "%2e%2e/%2e%2e/handle.key", "%00", "cases"):
+        answer = await served.http.get(f"/report/{NEW}/{path}")
+        assert (answer.status_code, "secret" in answer.text) == (404, False), path
+    assert f'href="/report/{NEW}/"' in (await served.http.get("/leaderboard")).text
+
+
+async def test_nothing_can_be_changed(served: Served) -> None:
+    for path in ("/", "/health", FILE, "/api/v1/snapshots"):
         for method in ("POST", "PUT", "DELETE"):
-            assert (await http.request(method, path)).status_code == 405
+            assert (await served.http.request(method, path)).status_code == 405
 
 
-async def test_health_says_that_the_database_answers(http: httpx2.AsyncClient) -> None:
-    answer = await http.get("/health")
+async def test_health_says_that_the_database_answers(served: Served) -> None:
+    answer = await served.http.get("/health")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")

@@ -121,6 +121,22 @@ async def add_withdrawal(
     return read(Withdrawal, row, number=row.id)
 
 
+async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
+    """The frozen snapshots that show what was withdrawn as a takedown or for privacy."""
+    row, member = WithdrawalRow, SnapshotMemberRow
+    query = (
+        select(member.version)
+        .join(row, row.case_id == member.case_id)
+        .where(
+            row.kind.in_([WithdrawalKind.TAKEDOWN, WithdrawalKind.PRIVACY]),
+            # Of a criterion: a later revision lacks it.
+            row.criterion_id.is_(None) | (member.revision < row.new_revision) | row.new_revision.is_(None),
+            member.first_release.is_not(None),
+        )
+    )
+    return frozenset(await session.scalars(query.distinct()))
+
+
 async def find_withdrawal(
     session: AsyncSession, case_id: str, kind: WithdrawalKind, criterion_digest: str | None = None
 ) -> Withdrawal | None:

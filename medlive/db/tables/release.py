@@ -1,6 +1,6 @@
 """Tables of what goes out: cases, rubrics, reviews, disputes, withdrawals, snapshots and runs of commands."""
 
-from datetime import datetime
+from datetime import date, datetime
 from enum import StrEnum
 from typing import Any
 
@@ -239,6 +239,17 @@ class CaseGatesRow(Base):
     gates_digest: Mapped[str] = column("What decided: the gates' code and libraries", primary_key=True)
     hits: Mapped[list[Any]] = column("[[gate, detail]]; empty: nothing keeps it out")
     checked_at: Mapped[datetime] = now_column("When it was checked")
+
+
+class DownloadRow(Base):
+    """How often each file of a snapshot was downloaded on a day; nothing is kept of who did"""
+
+    __tablename__ = "downloads"
+    __table_args__ = (CheckConstraint("count >= 1", name="count_positive"),)
+    version: Mapped[str] = column("The snapshot", ForeignKey("snapshots.version"), primary_key=True)
+    file: Mapped[str] = column("The file's name in the snapshot's folder", primary_key=True)
+    day: Mapped[date] = column("The day, in UTC", primary_key=True)
+    count: Mapped[int] = column("How many downloads were begun")
 
 
 class EvaluationRunRow(Base):

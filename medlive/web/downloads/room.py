@@ -1,56 +1,220 @@
 """The routes of the downloads: pages, and the files where `medlive snapshot fetch` looks for them."""
 
-from dataclasses import dataclass
-from typing import Annotated, Final
+import asyncio
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
 
-from fastapi import APIRouter, Depends, HTTPException, Request
-from fastapi.responses import Response
+from fastapi import APIRouter, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
 
-from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, list_snapshots
-from medlive.db.tables.release import SnapshotState
-from medlive.integrity.folder import list_files
-from medlive.snapshot.identity import folder_name
-from medlive.snapshot.model import week_end
+from medlive.clock import now
+from medlive.db.release.downloads import count_download, list_downloads, total_downloads
+from medlive.db.runs import list_evaluations
+from medlive.errors import DatabaseUnavailable
+from medlive.integrity.signing import PublicKey
+from medlive.publishing.publish import PUBLIC_KEY
+from medlive.publishing.target import MUTABLE, media_type
+from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
+from medlive.snapshot.errata import ERRATA
+from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
+from medlive.web.downloads import api
+from medlive.web.downloads.card import card_html
+from medlive.web.downloads.catalog import load_public_errata, totals_of
 from medlive.web.downloads.files import send_file
-from medlive.web.pages import Page, render
-from medlive.web.site import Room, Section, Site, site_of
+from medlive.web.downloads.find import MOST_LISTED, TheCatalog, TheSite, find_diff, offer_of
+from medlive.web.downloads.leaderboard import load_leaderboard
+from medlive.web.downloads.pages import (
+    ApiPage,
+    DiffPage,
+    ErrataPage,
+    IndexPage,
+    LeaderboardPage,
+    SnapshotPage,
+)
+from medlive.web.pages import render
+from medlive.web.site import Room, Section, Site
+
+_REPORT_POLICY: Final = "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
+"""A report's pages state their own policy, with the digests of their styles; here they are kept from cookies."""
 
 router: Final = APIRouter(include_in_schema=False)
-DOWNLOADS: Final = Room("downloads", True, router, (Section("Snapshots", "/"),))
 _READ: Final = ["GET", "HEAD"]
 
 
-@dataclass(frozen=True)
-class IndexPage(Page):
-    """Every version, newest first."""
-
-    template = "downloads/index.html"
-    snapshots: tuple[SnapshotInfo, ...]
-
-
-def _is_served(site: Site, info: SnapshotInfo | None) -> bool:
-    return info is not None and info.state is SnapshotState.FROZEN and (bool(info.publishable) or site.preview)
+def _address(request: Request) -> str:
+    return str(request.base_url).rstrip("/")
 
 
 @router.api_route("/", methods=_READ)
-async def index(request: Request, site: Annotated[Site, Depends(site_of)]) -> Response:
-    """Every version, newest first."""
+async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    """Every snapshot, newest first."""
+    today = now().date()
     async with site.database.begin() as session:
-        found = await list_snapshots(session)
-    return render(request, IndexPage(tuple(info for info in found if _is_served(site, info))))
+        total = sum((await total_downloads(session)).values())
+        week = sum(row.count for row in await list_downloads(session, today - timedelta(days=6)))
+    latest = catalog.latest
+    key = latest is not None and latest.release.manifest.signing is not None
+    return render(request, IndexPage(catalog.offers, latest, _address(request), key, total, week))
+
+
+@router.api_route("/index.html", methods=_READ)
+async def index_file() -> Response:
+    """The feed's links lead to it, as in a published folder."""
+    return RedirectResponse("/", 308)
+
+
+@router.api_route("/latest", methods=_READ)
+@router.api_route("/latest/{name:path}", methods=_READ)
+async def latest(catalog: TheCatalog, name: str = "") -> Response:
+    """The same file of the newest snapshot."""
+    if (offer := catalog.latest) is None:
+        raise HTTPException(404)
+    return RedirectResponse(f"/{offer.release.folder}/{quote(name)}", 307, headers={"Cache-Control": MUTABLE})
+
+
+@router.api_route(f"/{LATEST}", methods=_READ)
+@router.api_route(f"/{FEED}", methods=_READ)
+@router.api_route(f"/{PUBLIC_KEY}", methods=_READ)
+async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    """`latest.json`, the feed, or the newest snapshot's key, made of the snapshots that are given out."""
+    name, releases = request.url.path.removeprefix("/"), catalog.releases
+    if not releases:
+        raise HTTPException(404)
+    place = Place(None, site.settings.publish.authority)
+    if name == LATEST:
+        data = latest_json(releases, place)
+    elif name == FEED:
+        data = feed_xml(releases, place, await load_public_errata(site, catalog))
+    elif (signing := releases[0].manifest.signing) is not None:
+        data = PublicKey.parse(signing.public_key).text().encode("ascii")
+    else:
+        raise HTTPException(404)
+    return Response(data, media_type=media_type(name), headers={"Cache-Control": MUTABLE})
+
+
+@router.api_route(f"/{ERRATA}", methods=_READ)
+@router.api_route(f"/{ERRATA_SIGNATURE}", methods=_READ)
+async def errata_file(request: Request, site: TheSite) -> Response:
+    """The errata or their signature, as they lie beside the snapshots."""
+    name = request.url.path.removeprefix("/")
+    return await send_file(request, site.snapshots / name, cache_control=MUTABLE)
+
+
+@router.api_route("/errata", methods=_READ)
+async def errata(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    """What was withdrawn after it was frozen, newest first."""
+    found = await load_public_errata(site, catalog)
+    return render(request, ErrataPage(found.entries[::-1]))
+
+
+@router.api_route("/diff", methods=_READ)
+async def diff(request: Request, catalog: TheCatalog, old: str = "", new: str = "") -> Response:
+    """What changed between two snapshots."""
+    found = await find_diff(catalog, old, new) if old and new else None
+    versions = [offer.version for offer in catalog.given_out]
+    return render(request, DiffPage(versions, old, new, found, MOST_LISTED))
+
+
+@router.api_route("/leaderboard", methods=_READ)
+async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
+    """The rankings of verified bundles, and the reports."""
+    found = await asyncio.to_thread(load_leaderboard, site.settings.home)
+    reports = [
+        offer.version for offer in catalog.given_out if (_report(site, offer.version) / "index.html").is_file()
+    ]
+    return render(request, LeaderboardPage(found.rankings, reports))
+
+
+@router.api_route("/report/{version}/{name:path}", methods=_READ)
+async def report_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
+    """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME."""
+    offer = offer_of(catalog, version)
+    if offer.withdrawn:  # its pages show the cases
+        raise HTTPException(410)
+    path = await asyncio.to_thread(_plain_path, _report(site, offer.version), name or "index.html")
+    if path is None:
+        raise HTTPException(404)
+    return await send_file(request, path, cache_control=MUTABLE, policy=_REPORT_POLICY)
+
+
+def _report(site: Site, version: str) -> Path:
+    return site.settings.home / "reports" / version
+
+
+def _plain_path(root: Path, name: str) -> Path | None:
+    """Return a file's path below a folder; None where the name, or a link, leads elsewhere."""
+    try:
+        found = (root / name).resolve()
+    except ValueError:  # of a NUL
+        return None
+    return found if found == root.resolve().joinpath(*Path(name).parts) else None
+
+
+@router.api_route("/medlive-{version}", methods=_READ)
+async def without_slash(version: str, catalog: TheCatalog) -> Response:
+    """The card's relative links need the slash."""
+    return RedirectResponse(f"/{offer_of(catalog, version).release.folder}/", 308)
+
+
+@router.api_route("/medlive-{version}/", methods=_READ)
+async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCatalog) -> Response:
+    """One snapshot."""
+    offer = offer_of(catalog, version)
+    async with site.database.begin() as session:
+        totals = await total_downloads(session)
+        evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == offer.version]
+    parent = offer.release.manifest.parent
+    card = await asyncio.to_thread((offer.folder / "README.md").read_text, "utf-8")
+    page = SnapshotPage(
+        offer=offer,
+        address=_address(request),
+        parent=parent if parent is not None and (found := catalog.find(parent)) and not found.withdrawn else None,
+        downloads=totals_of(totals, offer.version),
+        errata=(await load_public_errata(site, catalog)).affecting(offer.version),
+        evaluations=evaluations,
+        has_report=not offer.withdrawn and (_report(site, offer.version) / "index.html").is_file(),
+        card=card_html(card),
+    )
+    return render(request, page)
 
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
-async def snapshot_file(
-    request: Request, version: str, name: str, site: Annotated[Site, Depends(site_of)]
-) -> Response:
-    """A file of a snapshot."""
-    if week_end(version) is None:
+async def snapshot_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
+    """A file of a snapshot, with the digest that was frozen."""
+    offer = offer_of(catalog, version)
+    if (entry := offer.release.files.get(name)) is None:
         raise HTTPException(404)
-    async with site.database.begin() as session:
-        info = await find_snapshot(session, version)
-    folder = site.snapshots / folder_name(version)
-    # A name becomes a path only if it is among the existing files.
-    if not _is_served(site, info) or name not in list_files(folder).files:
-        raise HTTPException(404)
-    return await send_file(request, folder / name)
+    if offer.withdrawn and offer.holds_rows(name):
+        raise HTTPException(410)
+    # Figures are shown by pages.
+    count = None if name.startswith("figures/") else partial(_count, site, offer.version, name)
+    return await send_file(request, offer.folder / name, expected=entry.sha256, count=count)
+
+
+async def _count(site: Site, version: str, name: str) -> None:
+    try:
+        async with site.database.begin() as session:
+            await count_download(session, version, name, now().date())
+    except DatabaseUnavailable:  # the reader has the file all the same
+        return
+
+
+@router.api_route("/api", methods=_READ)
+async def api_page(request: Request) -> Response:
+    """The routes of the JSON API."""
+    return render(request, ApiPage(request.app.openapi()["paths"], _address(request)))
+
+
+_router: Final = APIRouter()
+_router.include_router(router)
+_router.include_router(api.router)
+DOWNLOADS: Final = Room(
+    "downloads", True, _router,
+    (
+        Section("Snapshots", "/"), Section("Differences", "/diff"), Section("Errata", "/errata"),
+        Section("Leaderboard", "/leaderboard"), Section("API", "/api"),
+    ),
+)  # fmt: skip

@@ -1,0 +1,201 @@
+"""The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
+
+import asyncio
+from collections.abc import Mapping
+from datetime import date, datetime, timedelta
+from typing import Annotated, Any, Final
+
+from fastapi import APIRouter, HTTPException, Path, Query
+from pydantic import BaseModel
+
+from medlive.clock import now
+from medlive.db.release.downloads import list_downloads, total_downloads
+from medlive.snapshot.diff import CaseDiff, FieldEdit
+from medlive.snapshot.errata import Erratum
+from medlive.snapshot.manifest import Counts
+from medlive.web.downloads.catalog import Offer, load_public_errata, totals_of
+from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, offer_of
+from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
+
+_MISSING: Final[dict[int | str, dict[str, Any]]] = {404: {"description": "The site shows no such snapshot."}}
+_GONE: Final[dict[int | str, dict[str, Any]]] = {410: {"description": "A snapshot is no longer given out."}}
+_AWAY: Final[dict[int | str, dict[str, Any]]] = {503: {"description": "The database cannot be reached."}}
+router: Final = APIRouter(prefix="/api/v1", responses=_AWAY)
+
+_VERSION: Final = r"^[0-9]{4}\.W[0-9]{2}$"
+Version = Annotated[str, Path(pattern=_VERSION, examples=["2026.W47"])]
+VersionOrLatest = Annotated[str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])]
+VersionQuery = Annotated[str, Query(pattern=_VERSION, examples=["2026.W47"])]
+
+
+class SnapshotSummary(BaseModel):
+    """A snapshot that the site shows."""
+
+    version: str
+    digest: str  # Of SHA256SUMS: the identity of the whole folder
+    parent: str | None
+    created_at: datetime
+    cases: int
+    criteria: int
+    signed: bool
+    publishable: bool  # False only where the site shows a preview
+    withdrawn: bool  # Whether its rows are no longer given out, since it shows what was taken down
+    url: str  # Of its folder, on this site
+
+
+class SnapshotFile(BaseModel):
+    """A file of a snapshot."""
+
+    name: str
+    size: int  # Bytes
+    sha256: str
+    rows: int | None
+    url: str
+    downloads: int
+
+
+class SnapshotDetail(SnapshotSummary):
+    """A snapshot with its counts and files."""
+
+    counts: Counts
+    files: tuple[SnapshotFile, ...]
+
+
+class Edit(BaseModel):
+    """A setting's value before and after."""
+
+    name: str
+    old: Any
+    new: Any
+
+
+class CriterionChange(BaseModel):
+    """A criterion before and after; None where there is none."""
+
+    edits: tuple[str, ...]
+    old: Mapping[str, Any] | None
+    new: Mapping[str, Any] | None
+
+
+class CaseChange(BaseModel):
+    """A case that differs between two snapshots."""
+
+    kind: str  # added, revised or withdrawn
+    case_id: str
+    from_revision: int | None
+    to_revision: int | None
+    reason: str | None
+    fields: tuple[Edit, ...]
+    criteria: tuple[CriterionChange, ...]
+
+
+class Difference(BaseModel):
+    """What changed from one snapshot to another."""
+
+    old: str
+    new: str
+    counts: dict[str, int]  # Kind → cases
+    touched: dict[str, int]  # Changed field, or `criteria <edit>` → revised cases
+    settings: tuple[Edit, ...]
+    cases: tuple[CaseChange, ...]  # The first 100 of each kind
+    reasons_from: str  # Where the reasons were read, or why there are none
+
+
+class DownloadDay(BaseModel):
+    """How many downloads of a file were begun on a day."""
+
+    version: str
+    file: str
+    day: date
+    count: int
+
+
+def _summary(offer: Offer) -> dict[str, Any]:
+    release = offer.release
+    manifest = release.manifest
+    return {
+        "version": offer.version, "digest": release.digest, "parent": manifest.parent,
+        "created_at": manifest.created_at, "cases": manifest.counts.cases, "criteria": manifest.counts.criteria,
+        "signed": manifest.signing is not None, "publishable": manifest.publishable,
+        "withdrawn": offer.withdrawn, "url": f"/{release.folder}/",
+    }  # fmt: skip
+
+
+@router.get("/snapshots")
+async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
+    """Every snapshot, newest first."""
+    return [SnapshotSummary.model_validate(_summary(offer)) for offer in catalog.offers]
+
+
+@router.get("/snapshots/{version}", responses=_MISSING)
+async def get_snapshot(version: VersionOrLatest, site: TheSite, catalog: TheCatalog) -> SnapshotDetail:
+    """A snapshot with its counts and files; `latest` is the newest that is given out whole."""
+    offer = catalog.latest if version == "latest" else offer_of(catalog, version)
+    if offer is None:
+        raise HTTPException(404)
+    async with site.database.begin() as session:
+        downloads = totals_of(await total_downloads(session), offer.version)
+    files = [
+        {
+            "name": name, "size": entry.size, "sha256": entry.sha256, "rows": entry.rows,
+            "url": f"/{offer.release.folder}/{name}", "downloads": downloads.get(name, 0),
+        }
+        for name, entry in offer.release.files.items()
+    ]  # fmt: skip
+    counts = offer.release.manifest.counts
+    return SnapshotDetail.model_validate(_summary(offer) | {"counts": counts, "files": files})
+
+
+@router.get("/diff", responses=_MISSING | _GONE)
+async def get_diff(catalog: TheCatalog, old: VersionQuery, new: VersionQuery) -> Difference:
+    """What changed from one snapshot to another."""
+    found = await find_diff(catalog, old, new)
+    return Difference(
+        old=old, new=new, counts={kind.value: count for kind, count in found.counts.items()},
+        touched=dict(found.touched), settings=tuple(map(_edit, found.settings)),
+        cases=tuple(_case(case, found.reasons.get(case.case_id)) for case in found.listed),
+        reasons_from=found.reasons_from,
+    )  # fmt: skip
+
+
+def _edit(edit: FieldEdit) -> Edit:
+    return Edit(name=edit.name, old=edit.old, new=edit.new)
+
+
+def _case(case: CaseDiff, reason: str | None) -> CaseChange:
+    criteria = [
+        CriterionChange(edits=tuple(edit.value for edit in c.edits), old=c.old, new=c.new) for c in case.criteria
+    ]
+    return CaseChange(
+        kind=case.kind.value, case_id=case.case_id, from_revision=case.from_revision,
+        to_revision=case.to_revision, reason=reason, fields=tuple(map(_edit, case.fields)),
+        criteria=tuple(criteria),
+    )  # fmt: skip
+
+
+@router.get("/errata")
+async def list_errata(
+    site: TheSite, catalog: TheCatalog, version: Annotated[str | None, Query(pattern=_VERSION)] = None
+) -> list[Erratum]:
+    """What was withdrawn after it was frozen, of one snapshot or of all."""
+    errata = await load_public_errata(site, catalog)
+    return list(errata.entries if version is None else errata.affecting(version))
+
+
+@router.get("/leaderboard")
+async def get_leaderboard(site: TheSite) -> Leaderboard:
+    """The rankings of verified bundles."""
+    return await asyncio.to_thread(load_leaderboard, site.settings.home)
+
+
+@router.get("/downloads")
+async def get_downloads(site: TheSite, catalog: TheCatalog, since: date | None = None) -> list[DownloadDay]:
+    """How many downloads of each file were begun on each day; without `since`, of the last 90 days."""
+    first = since or now().date() - timedelta(days=89)
+    async with site.database.begin() as session:
+        rows = await list_downloads(session, first)
+    return [
+        DownloadDay(version=row.version, file=row.file, day=row.day, count=row.count)
+        for row in rows
+        if catalog.find(row.version) is not None
+    ]

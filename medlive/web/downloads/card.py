@@ -1,0 +1,53 @@
+"""A snapshot's card as HTML: Markdown without its front matter, and no markup but what folds tables away."""
+
+import re
+from collections.abc import Sequence
+from html import escape
+from typing import Any, Final
+
+from markdown_it import MarkdownIt
+from markdown_it.renderer import RendererHTML
+from markdown_it.token import Token
+from markupsafe import Markup
+
+_FRONT: Final = re.compile(r"\A---\n.*?\n---\n", re.DOTALL)
+_ALERT: Final = re.compile(r"^> \[![A-Z]+\]\n", re.MULTILINE)
+_FOLDING: Final = re.compile(r"</?details>|<summary>([^<>]*)</summary>")
+
+
+class _Renderer(RendererHTML):
+    """Escapes markup, but for what folds a table away."""
+
+    def html_block(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return "\n".join(
+            line if _FOLDING.fullmatch(line) else escape(line) for line in tokens[idx].content.splitlines()
+        )
+
+    def html_inline(self, tokens: Sequence[Token], idx: int, options: Any, env: Any) -> str:
+        return escape(tokens[idx].content)
+
+
+_PARSER: Final = MarkdownIt("commonmark", {"html": True}, renderer_cls=_Renderer).enable("table")
+
+
+def card_html(markdown: str) -> Markup:
+    """Render a card for a page that has a heading of its own and allows no inline style."""
+    tokens = _PARSER.parse(_ALERT.sub("", _FRONT.sub("", markdown)))
+    kept, in_title = [], False
+    for token in tokens:
+        if token.type == "heading_open" and token.tag == "h1":
+            in_title = True
+        if not in_title:
+            _align(token)
+            kept.append(token)
+        elif token.type == "heading_close":
+            in_title = False
+    html = _PARSER.renderer.render(kept, _PARSER.options, {})
+    # S704: the renderer escapes all text, and the markup that is not ours.
+    return Markup(html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>"))
+
+
+def _align(token: Token) -> None:
+    """A table's alignment as a class, since the page's policy forbids `style`."""
+    if str(token.attrs.pop("style", "")) == "text-align:right":
+        token.attrs["class"] = "number"

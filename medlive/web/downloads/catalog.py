@@ -1,0 +1,116 @@
+"""Which snapshots are given out: frozen in the database, publishable, and here with the bytes that were frozen."""
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
+from medlive.db.release.withdrawals import must_not_be_given_out
+from medlive.db.tables.release import SnapshotState
+from medlive.digest import digest_bytes
+from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.integrity.folder import SUMS
+from medlive.publishing.publish import read_release
+from medlive.publishing.target import FolderTarget
+from medlive.snapshot.describe.feed import Release
+from medlive.snapshot.errata import ERRATA, Errata, load_errata
+from medlive.snapshot.identity import folder_name
+from medlive.web.site import Site
+
+_WITH_ROWS: Final = ("data/", "livemedbench.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A snapshot that the site shows."""
+
+    info: SnapshotInfo
+    release: Release
+    folder: Path
+    withdrawn: bool  # Whether it shows a case that was taken down or identifies a person
+
+    @property
+    def version(self) -> str:
+        """`2026.W47`."""
+        return self.info.version
+
+    def holds_rows(self, name: str) -> bool:
+        """Whether a file holds cases or criteria."""
+        return name.startswith(_WITH_ROWS)
+
+
+@dataclass(frozen=True, slots=True)
+class Catalog:
+    """The snapshots that the site shows, newest first."""
+
+    offers: tuple[Offer, ...]
+
+    def find(self, version: str) -> Offer | None:
+        """Return a snapshot; None if the site does not show it."""
+        return next((offer for offer in self.offers if offer.version == version), None)
+
+    @property
+    def latest(self) -> Offer | None:
+        """The newest whose files may all be given out."""
+        return next(iter(self.given_out), None)
+
+    @property
+    def given_out(self) -> tuple[Offer, ...]:
+        """Those whose files may all be given out."""
+        return tuple(offer for offer in self.offers if not offer.withdrawn)
+
+    @property
+    def releases(self) -> list[Release]:
+        """The releases whose files may all be given out."""
+        return [offer.release for offer in self.given_out]
+
+
+async def load_catalog(site: Site) -> Catalog:
+    """Load what the site shows. Raises DatabaseUnavailable."""
+    async with site.database.begin() as session:
+        infos = await list_snapshots(session)
+        withdrawn = await must_not_be_given_out(session)
+    shown = [i for i in infos if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)]
+    return await asyncio.to_thread(_offers, site.snapshots, shown, withdrawn)
+
+
+def _offers(root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]) -> Catalog:
+    offers = []
+    for info in infos:
+        folder = root / folder_name(info.version)
+        try:
+            sums = FolderTarget(root).read(f"{folder.name}/{SUMS}")
+        except UsageError:
+            continue
+        # What lies here under the name may be damaged, or of another database.
+        if sums is not None and digest_bytes(sums) == info.sums_digest:
+            release = _release(root, info.version, sums)
+            if release is not None:
+                offers.append(Offer(info, release, folder, info.version in withdrawn))
+    return Catalog(tuple(offers))
+
+
+@lru_cache(maxsize=512)
+def _release(root: Path, version: str, sums: bytes) -> Release | None:
+    try:
+        return read_release(FolderTarget(root), version, sums)
+    except (CheckFailed, UsageError):
+        return None
+
+
+async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
+    """The published errata, of the snapshots that the site shows; none where the file is missing or damaged."""
+    shown = {offer.version for offer in catalog.offers}
+    try:
+        errata = await asyncio.to_thread(load_errata, site.snapshots / ERRATA)
+    except BadInput:
+        return Errata()
+    return Errata(entries=tuple(entry for entry in errata.entries if shown.intersection(entry.snapshots)))
+
+
+def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:
+    """File → downloads, of one snapshot."""
+    return {file: count for (of, file), count in totals.items() if of == version}

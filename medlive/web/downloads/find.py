@@ -1,0 +1,47 @@
+"""What pages and API ask for: the catalog, one of its snapshots, the difference of two."""
+
+import asyncio
+from functools import lru_cache
+from pathlib import Path
+from threading import Lock
+from typing import Annotated, Final
+
+from fastapi import Depends, HTTPException
+
+from medlive.snapshot.diff import SnapshotDiff, diff_snapshots
+from medlive.web.downloads.catalog import Catalog, Offer, load_catalog
+from medlive.web.site import Site, site_of
+
+MOST_LISTED: Final = 100
+"""Cases of each kind that a difference lists."""
+_DIFFING: Final = Lock()
+TheSite = Annotated[Site, Depends(site_of)]
+
+
+async def _catalog(site: TheSite) -> Catalog:
+    return await load_catalog(site)
+
+
+TheCatalog = Annotated[Catalog, Depends(_catalog)]
+
+
+def offer_of(catalog: Catalog, version: str) -> Offer:
+    """Return a snapshot that the site shows. Raises HTTPException 404."""
+    if (offer := catalog.find(version)) is None:
+        raise HTTPException(404)
+    return offer
+
+
+async def find_diff(catalog: Catalog, old: str, new: str) -> SnapshotDiff:
+    """Compare two snapshots. Raises HTTPException 404, or 410 where one is no longer given out."""
+    first, second = offer_of(catalog, old), offer_of(catalog, new)
+    if first.withdrawn or second.withdrawn:
+        raise HTTPException(410)
+    digests = first.release.digest, second.release.digest
+    return await asyncio.to_thread(_diff, first.folder, second.folder, digests)
+
+
+@lru_cache(maxsize=32)
+def _diff(old: Path, new: Path, digests: tuple[str, str]) -> SnapshotDiff:
+    with _DIFFING:  # reads both whole: one at a time
+        return diff_snapshots(old, new, limit=MOST_LISTED)

@@ -1,0 +1,80 @@
+"""The contexts of the downloads' templates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from medlive.db.runs import Evaluation
+from medlive.snapshot.diff import SnapshotDiff
+from medlive.snapshot.errata import Erratum
+from medlive.web.downloads.catalog import Offer
+from medlive.web.downloads.leaderboard import Ranking
+from medlive.web.pages import Page
+
+
+@dataclass(frozen=True)
+class IndexPage(Page):
+    """Every snapshot, newest first."""
+
+    template = "downloads/index.html"
+    offers: Sequence[Offer]
+    latest: Offer | None
+    address: str  # Of the site, for `medlive snapshot fetch --from`
+    key: bool  # Whether the newest snapshot names a key
+    downloads: int  # Of files, in all
+    downloads_week: int  # Of the last seven days
+
+
+@dataclass(frozen=True)
+class SnapshotPage(Page):
+    """One snapshot: its files with digests and downloads, its card, and what is known of it since."""
+
+    template = "downloads/snapshot.html"
+    offer: Offer
+    address: str
+    parent: str | None  # The parent, where the site shows it
+    downloads: Mapping[str, int]
+    errata: Sequence[Erratum]
+    evaluations: Sequence[Evaluation]
+    has_report: bool
+    card: Markup
+
+
+@dataclass(frozen=True)
+class DiffPage(Page):
+    """What changed between two snapshots; `diff` is None while none were chosen."""
+
+    template = "downloads/diff.html"
+    versions: Sequence[str]
+    old: str
+    new: str
+    diff: SnapshotDiff | None
+    most: int  # Listed of each kind
+
+
+@dataclass(frozen=True)
+class ErrataPage(Page):
+    """What was withdrawn after it was frozen, newest first."""
+
+    template = "downloads/errata.html"
+    errata: Sequence[Erratum]
+
+
+@dataclass(frozen=True)
+class LeaderboardPage(Page):
+    """The rankings of verified bundles."""
+
+    template = "downloads/leaderboard.html"
+    rankings: Sequence[Ranking]
+    reports: Sequence[str]  # The versions that have a report
+
+
+@dataclass(frozen=True)
+class ApiPage(Page):
+    """The routes of the JSON API, from its OpenAPI document."""
+
+    template = "downloads/api.html"
+    paths: Mapping[str, Mapping[str, Any]]
+    address: str
