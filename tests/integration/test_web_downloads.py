@@ -65,7 +65,7 @@ async def register(database: Database, version: str, folder: Path | None, why_no
         " sums_digest = :sums, cases = 0, criteria = 0, publishable = :publishable, path = 'x',"
         " why_not = CAST(:why_not AS jsonb) WHERE version = :version"
     )
-    values = {"version": version, "digest": digest_text(version), "why_not": json.dumps(why_not)}
+    values: dict[str, Any] = {"version": version, "digest": digest_text(version), "why_not": json.dumps(why_not)}
     values |= {"publishable": not why_not, "sums": f"sha256:{sha256(folder / SUMS)}" if folder else ""}
     async with database.begin() as session:
         for statement in (
