@@ -1,16 +1,28 @@
-"""`medlive thread`: every decision about a thread."""
+"""`medlive thread`: where threads stand, and every decision about one."""
 
 from typing import Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption, ThreadArgument, split_name
+from medlive.cli.listing import Places, View, Window, print_list
+from medlive.cli.options import JsonOption, ThreadArgument, grouped, split_name
 from medlive.cli.output import pick, print_json, print_result, print_table, wait_for, with_database
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
+
+
+@app.command("list")
+@grouped
+def list_(places: Places, window: Window, view: View) -> None:
+    """List threads by where they stand, the latest decision first, with what their claims were contradicted by."""
+    from medlive.db.audit.threads import THREADS
+
+    print_list(
+        THREADS, places, window, view, "source thread_id outcome stage reason changed_at title detail evidence"
+    )
 
 
 @app.command()

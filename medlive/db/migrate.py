@@ -39,6 +39,9 @@ _TRIGGERS = {
     "snapshots": ("frozen", "not_truncated"),
     "takedowns": ("noted", "kept", "not_truncated"),
     "disputes": ("closed", "kept", "not_truncated"),
+    "thread_standings": ("come", "moved", "gone"),
+    "cases": ("stand", "moved"),
+    "filter_results": ("stand",),
 }
 """Table → the triggers that it must have, without their prefix."""
 

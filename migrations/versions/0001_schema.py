@@ -62,7 +62,7 @@ OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")
 
 
 def upgrade() -> None:
-    for name in ("tables", "functions"):
+    for name in ("tables", "functions", "standings"):
         op.execute((HERE / f"0001_{name}.sql").read_text(encoding="utf-8").replace(":", r"\:"))
     for table, (why, *erased) in ADDED_ONLY.items():
         refuse = "medlive_refuse_unless_taken_down" if erased else "medlive_refuse"

@@ -1906,3 +1906,117 @@ COMMENT ON COLUMN claim_evidence.quote IS 'Its words that the verdict rests on; 
 COMMENT ON COLUMN claim_evidence.second_quote IS 'Its words that the second check rests on; NULL: not cited there';
 
 COMMENT ON COLUMN claim_evidence.sides IS 'Where each side of the search put it: [{side, phrase, rank, score}]';
+
+CREATE TABLE thread_standings (
+    thread_id INTEGER NOT NULL,
+    revision_id INTEGER NOT NULL,
+    curation_id INTEGER,
+    case_id TEXT,
+    source TEXT NOT NULL,
+    language TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    specialty TEXT NOT NULL,
+    status TEXT NOT NULL,
+    week TEXT NOT NULL,
+    changed_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    posted_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    words TSVECTOR NOT NULL,
+    CONSTRAINT pk_thread_standings PRIMARY KEY (thread_id),
+    CONSTRAINT fk_thread_standings_thread_id FOREIGN KEY(thread_id) REFERENCES threads (id) ON DELETE CASCADE
+);
+
+CREATE INDEX ix_thread_standings_cases ON thread_standings (changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_thread_standings_changed_at_thread_id ON thread_standings (changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_curation_id ON thread_standings (curation_id);
+
+CREATE INDEX ix_thread_standings_posted_at_thread_id ON thread_standings (posted_at, thread_id);
+
+CREATE INDEX ix_thread_standings_source_changed_at_thread_id ON thread_standings (source, changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_specialty_changed_at_thread_id ON thread_standings (specialty, changed_at, thread_id) WHERE specialty <> '';
+
+CREATE INDEX ix_thread_standings_stage_reason_changed_at_thread_id ON thread_standings (stage, reason, changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_status_changed_at_thread_id ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words);
+
+COMMENT ON TABLE thread_standings IS 'Where each thread stands, by its latest revision and that one''s latest decision';
+
+COMMENT ON COLUMN thread_standings.thread_id IS 'The thread';
+
+COMMENT ON COLUMN thread_standings.revision_id IS 'Its latest revision';
+
+COMMENT ON COLUMN thread_standings.curation_id IS 'The latest decision about that; NULL: none';
+
+COMMENT ON COLUMN thread_standings.case_id IS 'Its case; NULL: none';
+
+COMMENT ON COLUMN thread_standings.source IS 'The community';
+
+COMMENT ON COLUMN thread_standings.language IS 'en, zh or what the source says; empty: it does not say';
+
+COMMENT ON COLUMN thread_standings.stage IS 'filters, screener, validator, controller, rubric or case';
+
+COMMENT ON COLUMN thread_standings.outcome IS 'pending, rejected, failed, held, kept or withdrawn';
+
+COMMENT ON COLUMN thread_standings.reason IS 'Why, for filters the failing rule''s reason; empty: there is none';
+
+COMMENT ON COLUMN thread_standings.engine IS 'The screener''s model; empty: no engine was asked';
+
+COMMENT ON COLUMN thread_standings.specialty IS 'The case''s specialty; empty: there is no case';
+
+COMMENT ON COLUMN thread_standings.status IS 'The case''s status; empty: there is no case';
+
+COMMENT ON COLUMN thread_standings.week IS 'The ISO week of changed_at, YYYY.WNN';
+
+COMMENT ON COLUMN thread_standings.changed_at IS 'When it came to stand there';
+
+COMMENT ON COLUMN thread_standings.posted_at IS 'When it was opened, or came in where that is unknown';
+
+COMMENT ON COLUMN thread_standings.words IS 'What is searched: title, messages and the case''s texts';
+
+CREATE TABLE thread_counts (
+    id BIGINT GENERATED ALWAYS AS IDENTITY,
+    week TEXT NOT NULL,
+    source TEXT NOT NULL,
+    language TEXT NOT NULL,
+    stage TEXT NOT NULL,
+    outcome TEXT NOT NULL,
+    reason TEXT NOT NULL,
+    engine TEXT NOT NULL,
+    specialty TEXT NOT NULL,
+    status TEXT NOT NULL,
+    n INTEGER NOT NULL,
+    CONSTRAINT pk_thread_counts PRIMARY KEY (id)
+);
+
+CREATE INDEX ix_thread_counts_week ON thread_counts (week);
+
+COMMENT ON TABLE thread_counts IS 'How many threads stand where, as sums of rows that are only added, and added up from time to time';
+
+COMMENT ON COLUMN thread_counts.id IS 'The row''s number';
+
+COMMENT ON COLUMN thread_counts.week IS 'The ISO week; empty: over all weeks';
+
+COMMENT ON COLUMN thread_counts.source IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.language IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.stage IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.outcome IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.reason IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.engine IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.specialty IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.status IS 'As in thread_standings';
+
+COMMENT ON COLUMN thread_counts.n IS 'How many came, less those that went';

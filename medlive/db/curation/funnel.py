@@ -18,7 +18,7 @@ from medlive.db.threads.threads import is_latest
 if TYPE_CHECKING:  # it imports NumPy, which `medlive status` does without
     from medlive.filters.chain import ChainResult
 
-_STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
+STAGES = ("filters", "screener", "validator", "controller", "rubric", "case")
 
 
 async def save_chain_results(
@@ -86,33 +86,10 @@ class Failure:
     finished_at: datetime
 
 
-_FUNNEL = text("""
-    WITH revision AS (
-        SELECT DISTINCT ON (thread_id) id, thread_id FROM thread_revisions ORDER BY thread_id, revision DESC
-    ), result AS (
-        SELECT DISTINCT ON (revision_id) revision_id, passed, reason FROM filter_results
-        ORDER BY revision_id, decided_at DESC, chain_digest
-    ), attempt AS (
-        SELECT DISTINCT ON (revision_id) * FROM curations ORDER BY revision_id, id DESC
-    ), standing AS (
-        SELECT CASE
-            WHEN result.passed IS NULL THEN ARRAY['filters', 'pending', NULL]
-            WHEN NOT result.passed AND NOT revision.overruled THEN ARRAY['filters', 'rejected', result.reason]
-            WHEN attempt.id IS NULL THEN ARRAY['screener', 'pending', NULL]
-            WHEN cases.status = 'withdrawn' THEN ARRAY['case', 'withdrawn', cases.status_reason]
-            ELSE ARRAY[attempt.stage, attempt.outcome, attempt.reason]
-        END AS place
-        FROM (
-            SELECT *, EXISTS (
-                SELECT FROM overrules WHERE revision_id = revision.id AND curation_id IS NULL
-            ) AS overruled FROM revision
-        ) AS revision
-        LEFT JOIN result ON result.revision_id = revision.id
-        LEFT JOIN attempt ON attempt.revision_id = revision.id
-        LEFT JOIN cases ON cases.thread_id = revision.thread_id AND attempt.outcome = 'kept'
-    )
-    SELECT place[1], place[2], place[3], count(*) FROM standing GROUP BY place
-""")
+_FUNNEL = text(
+    "SELECT stage, outcome, nullif(reason, ''), sum(n)::int FROM thread_counts WHERE week = ''"
+    " GROUP BY stage, outcome, reason HAVING sum(n) <> 0"
+)
 
 
 async def funnel(session: AsyncSession) -> list[FunnelRow]:
@@ -122,7 +99,7 @@ async def funnel(session: AsyncSession) -> list[FunnelRow]:
     """
     found = await session.execute(_FUNNEL)
     rows = [FunnelRow(stage, outcome, why and from_stored(why), count) for stage, outcome, why, count in found]
-    return sorted(rows, key=lambda r: (_STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
+    return sorted(rows, key=lambda r: (STAGES.index(r.stage), -r.count, r.outcome, r.reason or ""))
 
 
 async def recent_failures(session: AsyncSession) -> list[Failure]:

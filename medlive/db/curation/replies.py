@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
@@ -10,7 +10,7 @@ from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
-from medlive.llm.engine import EngineIdentity, Reply, Request, Usage
+from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
 
@@ -53,6 +53,25 @@ class PostgresReplyStore:
                 skip_known=True,
             )
             await insert_rows(session, ReplyRow, [row], skip_known=True)
+
+
+async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
+    """The one stored prompt whose digest begins so; None when there is none or more."""
+    query = select(PromptRow).where(PromptRow.digest.startswith(digest, autoescape=True)).limit(2)
+    found = (await session.scalars(query)).all()
+    return found[0] if len(found) == 1 else None
+
+
+async def find_request(session: AsyncSession, digest: str) -> tuple[Request, ReplyRow] | None:
+    """The one stored request whose digest begins so, with its reply; None when there is none or more."""
+    query = select(ReplyRow).where(ReplyRow.request_digest.startswith(digest, autoescape=True)).limit(2)
+    found = (await session.scalars(query)).all()
+    if len(found) != 1:
+        return None
+    [row] = found
+    prompt = await session.get_one(PromptRow, row.prompt_digest)
+    repair = None if row.repair is None else (row.repair[0], row.repair[1])
+    return Request(row.task, Prompt(row.task, prompt.text), row.inputs, {}, repair, row.round), row
 
 
 @dataclass(frozen=True, slots=True)

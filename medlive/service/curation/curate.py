@@ -17,6 +17,7 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
+from medlive.db.audit.threads import sum_counts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel, save_chain_results
 from medlive.db.curation.reviews import overruled_revisions, overrules_of, save_scan, unscanned_cases
@@ -100,6 +101,7 @@ async def run_curation(
                 "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
             }  # fmt: skip
         async with database.begin() as session:
+            await sum_counts(session)
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)

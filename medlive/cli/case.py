@@ -1,0 +1,19 @@
+"""`medlive case`: which cases there are, and one with all it rests on."""
+
+import typer
+
+from medlive.cli import review
+from medlive.cli.listing import Places, View, Window, print_list
+from medlive.cli.options import grouped
+
+app = typer.Typer(no_args_is_help=True)
+app.command("show")(review.show)
+
+
+@app.command("list")
+@grouped
+def list_(places: Places, window: Window, view: View) -> None:
+    """List cases, the latest decision first."""
+    from medlive.db.audit.threads import CASES
+
+    print_list(CASES, places, window, view, "case_id status source language specialty theme changed_at query")

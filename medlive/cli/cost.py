@@ -1,0 +1,48 @@
+"""`medlive cost`: what engines cost in a week."""
+
+from dataclasses import asdict
+from datetime import UTC, datetime
+from typing import Annotated, Any
+
+from typer import Option
+
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, print_table, with_session
+
+
+def cost(
+    week: Annotated[
+        str | None, Option(help="Replies stored in this ISO week: 2026.W47, this or last; without it all.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Show replies, tokens and money by task, engine and source; money is unknown where a reply has no price."""
+    from medlive.db.audit.listing import week_bounds
+    from medlive.db.audit.spending import spending
+    from medlive.service.audit import parse_week
+
+    chosen = week and parse_week(week)
+    since, until = (
+        week_bounds(chosen) if chosen else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
+    )
+    found = with_session(lambda session: spending(session, since, until))
+    value: dict[str, Any] = {"week": chosen, "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found]}
+    rows = [
+        [
+            s.by,
+            s.name or "–",
+            s.replies,
+            s.input_tokens,
+            s.cached_tokens,
+            s.output_tokens,
+            _money(s.cost_usd),
+            s.unpriced,
+        ]
+        for s in found
+    ]
+    columns = ["by", "what", "replies", "tokens in", "cached", "tokens out", "USD", "without a price"]
+    print_result(value, as_json, lambda: print_table(columns, rows, title=f"Cost: {chosen or 'all weeks'}"))
+
+
+def _money(usd: float | None) -> str:
+    return "unknown" if usd is None else f"{usd:.4f}"

@@ -1,0 +1,38 @@
+"""`medlive prompt`: what engines are told."""
+
+from typing import Annotated, Any
+
+import typer
+from typer import Argument
+
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_result, with_session
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def group() -> None:
+    """What engines are told."""
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, Argument(metavar="TASK|DIGEST", help="E.g. screener.extract, or the digest of a request.")
+    ],
+    as_json: JsonOption = False,
+) -> None:
+    """Show a task's prompt; or by its digest a stored prompt, or a request as it was sent, with its reply."""
+    from medlive.service.audit import show_prompt
+
+    found: dict[str, Any] = with_session(lambda session: show_prompt(session, name))
+
+    def show() -> None:
+        print(f"{found['task']} {found['digest']}\n")
+        for message in found.get("messages", [{"role": "system", "content": found.get("text")}]):
+            print(f"--- {message['role']}\n{message['content']}\n")
+        if reply := found.get("reply"):
+            print(f"--- reply of {reply['model']} ({reply['finish']})\n{reply['text']}")
+
+    print_result(found, as_json, show)

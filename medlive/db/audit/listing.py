@@ -1,0 +1,262 @@
+"""Filter, count, search, sort, page and stream the rows of one table, whichever it is."""
+
+import json
+import re
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, Generic, TypeVar
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    Select,
+    Text,
+    and_,
+    any_,
+    bindparam,
+    func,
+    literal,
+    or_,
+    select,
+    tuple_,
+)
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.clock import iso_week, now
+from medlive.db.mapping import read, to_stored
+from medlive.errors import UsageError
+
+R = TypeVar("R")
+Columns = Mapping[str, Any]  # Name → SQL expression
+Rows = Select[*tuple[Any, ...]]
+
+MOST_COUNTED: Final = 5_000
+"""Rows that are counted one by one; where there are more, counts are lower bounds."""
+WEEKS_COUNTED: Final = 26
+_HAN: Final = re.compile(r"[\u3400-\u9fff]+")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Filter:
+    """Which rows of a table are wanted; a facet with several values takes either, an empty one all."""
+
+    week: tuple[str, ...] = ()  # ISO weeks, YYYY.WNN
+    since: datetime | None = None  # From this moment on
+    until: datetime | None = None  # Before this moment
+    text: str = ""  # Words that all occur; of Chinese, characters that stand together
+
+    def facets(self) -> dict[str, tuple[str, ...]]:
+        """The facets that are given, by name."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return {name: value for name, value in values.items() if value and isinstance(value, tuple)}
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[R]):
+    """Rows in their order, and the keys of the pages beside them; None where there is none."""
+
+    rows: tuple[R, ...]
+    before: str | None
+    after: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """How many rows a filter finds, and how many each value of a facet would, the other facets as they are."""
+
+    total: int
+    facets: dict[str, dict[str, int]]  # Facet → value → rows, most first; "" for rows without a value
+    capped: bool  # Whether there are more than were counted
+
+
+@dataclass(frozen=True, slots=True)
+class Listing(Generic[R]):
+    """A table as it is listed."""
+
+    row: type[R]
+    query: Rows  # Its joins, without columns
+    columns: Columns  # The row type's fields
+    facets: Columns  # The filter's fields
+    sorts: Columns  # Never NULL; the first is the default
+    key: tuple[Any, ...]  # Unique; decides between rows that a sort leaves equal
+    moment: Any  # What week, since and until are about
+    search: Callable[[str], ColumnElement[bool]]
+    counts: Columns = field(default_factory=dict)  # Facets as kept in thread_counts
+    count: Any = None
+    required: tuple[str, ...] = ()  # Facets that must not be empty
+
+    def conditions(self, where: Filter, *, without: str = "") -> list[ColumnElement[bool]]:
+        """The conditions of a filter, less those of one facet."""
+        given = {name: values for name, values in where.facets().items() if name not in ("week", without)}
+        found = _are_one_of(self.facets, given) + [self.facets[name] != "" for name in self.required]
+        if without != "week" and where.week:
+            bounds = [week_bounds(week) for week in where.week]
+            found.append(or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds)))
+        if where.since is not None:
+            found.append(self.moment >= where.since)
+        if where.until is not None:
+            found.append(self.moment < where.until)
+        return [*found, self.search(where.text)] if where.text.strip() else found
+
+    def order(self, sort: str) -> tuple[Any, ...]:
+        """What rows are ordered by. Raises UsageError for an unknown sort."""
+        if sort and sort not in self.sorts:
+            raise UsageError(f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}")
+        return (self.sorts[sort or next(iter(self.sorts))], *self.key)
+
+    def select(self, where: Filter, order: Iterable[Any], *, descending: bool) -> Rows:
+        """The rows of a filter in an order, with what their keys are made of."""
+        columns = [column.label(name) for name, column in self.columns.items()]
+        keys = [column.label(f"key_{n}") for n, column in enumerate(order)]
+        ordered = [column.desc() if descending else column.asc() for column in order]
+        return self.query.with_only_columns(*columns, *keys).where(*self.conditions(where)).order_by(*ordered)
+
+
+def week_bounds(week: str) -> tuple[datetime, datetime]:
+    """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
+    try:
+        start = datetime.strptime(f"{week}.1", "%G.W%V.%u").replace(tzinfo=UTC)
+    except ValueError:
+        raise UsageError(f"expected an ISO week such as 2026.W47, not {week[:40]!r}") from None
+    return start, start + timedelta(days=7)
+
+
+def words_match(words: Any, text: str) -> ColumnElement[bool]:
+    """The condition that a tsvector made by `medlive_words` has all words of a text."""
+    runs = _HAN.findall(text)
+    pairs = [run[i : i + 2] for run in runs for i in range(max(len(run) - 1, 1))]
+    query: Any = func.plainto_tsquery("english", to_stored(_HAN.sub(" ", text)))
+    if pairs:
+        chinese = " & ".join(f"'{pair}'" + ":*" * (len(pair) == 1) for pair in pairs)
+        query = query.op("&&")(func.to_tsquery("simple", chinese))
+    found: ColumnElement[bool] = words.op("@@")(query)
+    return found
+
+
+def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
+    """A search for a text as it stands in one of some columns, in small tables."""
+    return lambda text: or_(*(column.icontains(to_stored(text.strip()), autoescape=True) for column in columns))
+
+
+async def load_page(
+    session: AsyncSession,
+    listing: Listing[R],
+    where: Filter,
+    *,
+    sort: str = "",
+    descending: bool = True,
+    after: str | None = None,
+    before: str | None = None,
+    size: int = 50,
+) -> Page[R]:
+    """A page of the rows of a filter: the first, or what lies next to a key. Raises UsageError for a wrong key."""
+    order = listing.order(sort)
+    backwards = before is not None
+    query = listing.select(where, order, descending=descending != backwards)
+    if (key := before if backwards else after) is not None:
+        place, here = tuple_(*order), tuple_(*_parse_key(key, order))
+        query = query.where(place < here if descending != backwards else place > here)
+    found = list((await session.execute(query.limit(size + 1))).all())
+    more, found = len(found) > size, found[:size]
+    if backwards:
+        found.reverse()
+    has_before, has_after = (more, True) if backwards else (after is not None, more)
+    rows = tuple(read(listing.row, row) for row in found)
+    first, last = (_format_key(found[i], len(order)) if found else None for i in (0, -1))
+    return Page(rows, first if has_before else None, last if has_after else None)
+
+
+async def stream_rows(
+    session: AsyncSession, listing: Listing[R], where: Filter, *, sort: str = "", descending: bool = True
+) -> AsyncIterator[R]:
+    """Every row of a filter in order, some hundreds in memory at a time."""
+    query = listing.select(where, listing.order(sort), descending=descending)
+    async for row in await session.stream(query, execution_options={"yield_per": 500}):
+        yield read(listing.row, row)
+
+
+async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter) -> Counts:
+    """How many rows there are, and of each facet's values; a facet's own choice does not narrow its counts.
+
+    By the sums that triggers keep where the filter has facets alone; else row by row up to `MOST_COUNTED`.
+    """
+    kept = bool(listing.counts) and where.since is None and where.until is None and not where.text.strip()
+    chosen = where.facets()
+    shared = [name for name in listing.facets if name not in chosen and not (kept and name == "week")]
+    groups = [("", shared), *((name, [name]) for name in listing.facets if name not in shared)]
+    total, capped, facets = 0, False, {name: dict[str, int]() for name in listing.facets}
+    for without, names in groups:
+        rows = _kept_rows(listing, where, without) if kept else _first_rows(listing, where, without)
+        found = await _sum_by(session, rows, names)
+        if not without:
+            total = found.pop(None, {}).get("", 0)
+            capped = not kept and total > MOST_COUNTED
+        facets |= {name: values for name, values in found.items() if name is not None}
+    return Counts(min(total, total if kept else MOST_COUNTED), facets, capped)
+
+
+def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
+    """Sums of thread_counts: over all weeks, or those of the weeks asked for."""
+    assert listing.count is not None
+    week = listing.counts["week"]
+    given = {name: values for name, values in where.facets().items() if name != without}
+    query = select(*(c.label(name) for name, c in listing.counts.items()), listing.count.label("n"))
+    query = query.where(*_are_one_of(listing.counts, given), *(listing.counts[r] != "" for r in listing.required))
+    if without == "week":
+        return query.where(week > iso_week(now() - timedelta(weeks=WEEKS_COUNTED)))
+    return query if "week" in given else query.where(week == "")
+
+
+def _first_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
+    columns = [column.label(name) for name, column in listing.facets.items()]
+    query = listing.query.with_only_columns(*columns, literal(1).label("n"))
+    return query.where(*listing.conditions(where, without=without)).limit(MOST_COUNTED + 1)
+
+
+async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> dict[str | None, dict[str, int]]:
+    """Facet → value → sum, most first; of all rows under None."""
+    of = rows.subquery()
+    columns = [of.c[name] for name in names]
+    sets = func.grouping_sets(*(tuple_(column) for column in columns), tuple_())
+    mask = func.grouping(*columns).label("mask") if columns else literal(0).label("mask")
+    n = func.coalesce(func.sum(of.c.n), 0).label("n")
+    query = select(mask, n, *columns).group_by(sets).order_by(n.desc(), *columns)
+    whole = (1 << len(names)) - 1
+    found: dict[str | None, dict[str, int]] = {name: {} for name in names}
+    for mask_of, count, *values in await session.execute(query):
+        if mask_of == whole:
+            found[None] = {"": int(count)}
+        elif count:
+            place = len(names) - (whole ^ mask_of).bit_length()  # grouping() has the last column's bit first
+            found[names[place]][values[place] or ""] = int(count)
+    return found
+
+
+def _are_one_of(columns: Columns, given: Mapping[str, tuple[str, ...]]) -> list[ColumnElement[bool]]:
+    if unknown := sorted(given.keys() - columns.keys()):
+        raise UsageError(f"this table has no {', '.join(unknown)}")
+    # One value is compared as such: a list would keep an index from giving the order too.
+    return [
+        columns[name] == values[0]
+        if len(values) == 1
+        else columns[name] == any_(bindparam(None, list(values), type_=ARRAY(Text)))
+        for name, values in given.items()
+    ]
+
+
+def _format_key(row: Any, length: int) -> str:
+    values = [getattr(row, f"key_{n}") for n in range(length)]
+    return json.dumps([v.isoformat() if isinstance(v, datetime) else v for v in values], ensure_ascii=False)
+
+
+def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
+    try:
+        values = json.loads(key)
+        parsed = [
+            datetime.fromisoformat(v) if column.type.python_type is datetime else column.type.python_type(v)
+            for v, column in zip(values, order, strict=True)
+        ]
+    except (ValueError, TypeError):
+        raise UsageError(f"not the key of a row: {key[:80]!r}") from None
+    return [literal(v, column.type) for v, column in zip(parsed, order, strict=True)]

@@ -1,0 +1,55 @@
+"""What engines cost in a time, by task, engine and source."""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import read
+
+
+@dataclass(frozen=True, slots=True)
+class Spent:
+    """What stored replies cost. A reply counts once, when it was stored, for the thread that used it first."""
+
+    by: str  # task, engine, source or all
+    name: str  # "" for replies that no decision used
+    replies: int
+    input_tokens: int
+    cached_tokens: int
+    output_tokens: int
+    unpriced: int  # Replies whose price is unknown
+    known_usd: float  # What the others cost
+
+    @property
+    def cost_usd(self) -> float | None:
+        """None when a reply's price is unknown."""
+        return None if self.unpriced else self.known_usd
+
+
+_SPENT = text("""
+    SELECT CASE grouping(task, engine, source) WHEN 3 THEN 'task' WHEN 5 THEN 'engine' WHEN 6 THEN 'source'
+            ELSE 'all' END AS by,
+        coalesce(task, engine, source, '') AS name, count(*) AS replies,
+        coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
+        coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
+        coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
+        count(*) - count(cost_usd) AS unpriced, coalesce(sum(cost_usd), 0)::float AS known_usd
+    FROM (
+        SELECT task, concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, cost_usd,
+            coalesce((
+                SELECT source FROM agent_calls JOIN curations ON curations.id = curation_id
+                JOIN thread_revisions ON thread_revisions.id = curations.revision_id
+                JOIN threads ON threads.id = thread_revisions.thread_id
+                WHERE reply_digest = replies.request_digest ORDER BY curation_id LIMIT 1
+            ), '') AS source
+        FROM replies WHERE created_at >= :since AND created_at < :until
+    ) AS paid
+    GROUP BY GROUPING SETS ((task), (engine), (source), ()) ORDER BY by, known_usd DESC, name
+""")
+
+
+async def spending(session: AsyncSession, since: datetime, until: datetime) -> list[Spent]:
+    """What the replies stored from `since` until before `until` cost: by task, engine and source, and in all."""
+    return [read(Spent, row) for row in await session.execute(_SPENT, {"since": since, "until": until})]

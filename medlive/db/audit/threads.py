@@ -1,0 +1,146 @@
+"""Threads and cases, by where they stand."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import ARRAY, Text, cast, func, select, type_coerce
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.curation.model import Alignment
+from medlive.db.audit.listing import Filter, Listing, words_match
+from medlive.db.curation.cases import is_latest_case
+from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
+from medlive.db.tables.base import AnyText
+from medlive.db.tables.decisions import ClaimEvidenceRow, ClaimVerdictRow, CurationRow, PassageRow
+from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
+from medlive.db.tables.release import CaseRevisionRow, CaseRow
+
+_LOCK: Final = 0x6D656463  # "medc": one number for whoever adds up the counts
+_S = ThreadStandingRow
+FACETS = ("source", "language", "stage", "outcome", "reason", "engine", "specialty", "status", "week")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThreadFilter(Filter):
+    """Which threads, or cases."""
+
+    source: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+    stage: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    reason: tuple[str, ...] = ()
+    engine: tuple[str, ...] = ()
+    specialty: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ThreadItem:
+    """A thread and where it stands. Its title and detail are as they came: redact them before they are shown."""
+
+    source: str
+    thread_id: str
+    title: str
+    language: str
+    stage: str
+    outcome: str
+    reason: str
+    detail: str  # The reason in words
+    evidence: tuple[str, ...]  # What claims were contradicted by: "a2: <passage>: <its words>"
+    engine: str
+    case_id: str | None
+    week: str
+    changed_at: datetime
+    posted_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class CaseItem:
+    """A case's latest revision and where it stands."""
+
+    case_id: str
+    revision: int
+    status: str
+    status_reason: str | None
+    source: str
+    language: str
+    specialty: str
+    theme: str
+    query: str
+    engine: str
+    publishable: bool
+    week: str
+    changed_at: datetime
+    posted_at: datetime
+
+
+_WORDS = func.coalesce(ClaimEvidenceRow.second_quote, ClaimEvidenceRow.quote)
+_AGAINST = (
+    select(
+        func.array_agg(
+            func.concat(ClaimEvidenceRow.element_id, ": ", PassageRow.passage_id, ": ", _WORDS),
+            type_=ARRAY(AnyText),
+        )
+    )
+    .join_from(
+        ClaimVerdictRow,
+        ClaimEvidenceRow,
+        (ClaimEvidenceRow.curation_id == ClaimVerdictRow.curation_id)
+        & (ClaimEvidenceRow.element_id == ClaimVerdictRow.element_id),
+    )
+    .join(PassageRow, PassageRow.key == ClaimEvidenceRow.passage_key)
+    .where(
+        ClaimVerdictRow.curation_id == _S.curation_id,
+        ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
+        _WORDS.is_not(None),
+    )
+    .correlate(_S)
+    .scalar_subquery()
+)
+_STANDING = {name: getattr(_S, name) for name in (*FACETS, "changed_at", "posted_at", "case_id")}
+_SHARED: dict[str, Any] = {
+    "facets": {name: getattr(_S, name) for name in FACETS},
+    "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
+    "key": (_S.thread_id,),
+    "moment": _S.changed_at,
+    "search": lambda text: words_match(_S.words, text),
+    "counts": {name: getattr(ThreadCountRow, name) for name in FACETS},
+    "count": ThreadCountRow.n,
+}
+
+THREADS = Listing(
+    row=ThreadItem,
+    query=select()
+    .select_from(_S)
+    .join(ThreadRow, ThreadRow.id == _S.thread_id)
+    .join(ThreadRevisionRow, ThreadRevisionRow.id == _S.revision_id)
+    .outerjoin(CurationRow, CurationRow.id == _S.curation_id),
+    columns={name: column for name, column in _STANDING.items() if name not in ("specialty", "status")}
+    | {
+        "thread_id": ThreadRow.thread_id,
+        "title": ThreadRevisionRow.title,
+        "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
+        "evidence": func.coalesce(_AGAINST, cast([], ARRAY(AnyText)), type_=ARRAY(AnyText)),
+    },
+    **_SHARED,
+)
+CASES = Listing(
+    row=CaseItem,
+    query=select()
+    .select_from(_S)
+    .join(CaseRow, CaseRow.id == _S.case_id)
+    .join(CaseRevisionRow, CaseRevisionRow.case_id == _S.case_id)
+    .where(is_latest_case()),
+    columns={name: column for name, column in _STANDING.items() if name not in ("stage", "outcome", "reason")}
+    | {name: getattr(CaseRevisionRow, name) for name in ("case_id", "revision", "query", "publishable")}
+    | {"status_reason": CaseRow.status_reason, "theme": type_coerce(CaseRevisionRow.theme, Text)},
+    required=("status",),
+    **_SHARED,
+)
+
+
+async def sum_counts(session: AsyncSession) -> None:
+    """Add up the sums that triggers keep; whoever comes while another does leaves it to them."""
+    if await session.scalar(select(func.pg_try_advisory_xact_lock(_LOCK))):
+        await session.execute(select(func.medlive_sum_counts()))

@@ -1,0 +1,63 @@
+"""Tables that the audit room reads: where each thread stands, and how many stand where; triggers keep them."""
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index
+from sqlalchemy.dialects.postgresql import TSVECTOR
+from sqlalchemy.orm import Mapped
+
+from medlive.db.tables.base import Base, column
+
+
+class ThreadStandingRow(Base):
+    """Where each thread stands, by its latest revision and that one's latest decision."""
+
+    __tablename__ = "thread_standings"
+    __table_args__ = (
+        Index(None, "changed_at", "thread_id"),
+        Index(None, "posted_at", "thread_id"),
+        Index(None, "source", "changed_at", "thread_id"),
+        Index(None, "stage", "reason", "changed_at", "thread_id"),
+        Index(None, "specialty", "changed_at", "thread_id", postgresql_where="specialty <> ''"),
+        Index("ix_thread_standings_cases", "changed_at", "thread_id", postgresql_where="status <> ''"),
+        Index(None, "status", "changed_at", "thread_id", postgresql_where="status <> ''"),
+        Index(None, "curation_id"),
+        Index(None, "words", postgresql_using="gin"),
+    )
+    thread_id: Mapped[int] = column(
+        "The thread", ForeignKey("threads.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
+    )
+    revision_id: Mapped[int] = column("Its latest revision")
+    curation_id: Mapped[int | None] = column("The latest decision about that; NULL: none")
+    case_id: Mapped[str | None] = column("Its case; NULL: none")
+    source: Mapped[str] = column("The community")
+    language: Mapped[str] = column("en, zh or what the source says; empty: it does not say")
+    stage: Mapped[str] = column("filters, screener, validator, controller, rubric or case")
+    outcome: Mapped[str] = column("pending, rejected, failed, held, kept or withdrawn")
+    reason: Mapped[str] = column("Why, for filters the failing rule's reason; empty: there is none")
+    engine: Mapped[str] = column("The screener's model; empty: no engine was asked")
+    specialty: Mapped[str] = column("The case's specialty; empty: there is no case")
+    status: Mapped[str] = column("The case's status; empty: there is no case")
+    week: Mapped[str] = column("The ISO week of changed_at, YYYY.WNN")
+    changed_at: Mapped[datetime] = column("When it came to stand there")
+    posted_at: Mapped[datetime] = column("When it was opened, or came in where that is unknown")
+    words: Mapped[Any] = column("What is searched: title, messages and the case's texts", TSVECTOR)
+
+
+class ThreadCountRow(Base):
+    """How many threads stand where, as sums of rows that are only added, and added up from time to time."""
+
+    __tablename__ = "thread_counts"
+    __table_args__ = (Index(None, "week"),)
+    id: Mapped[int] = column("The row's number", BigInteger, Identity(always=True), primary_key=True)
+    week: Mapped[str] = column("The ISO week; empty: over all weeks")
+    source: Mapped[str] = column("As in thread_standings")
+    language: Mapped[str] = column("As in thread_standings")
+    stage: Mapped[str] = column("As in thread_standings")
+    outcome: Mapped[str] = column("As in thread_standings")
+    reason: Mapped[str] = column("As in thread_standings")
+    engine: Mapped[str] = column("As in thread_standings")
+    specialty: Mapped[str] = column("As in thread_standings")
+    status: Mapped[str] = column("As in thread_standings")
+    n: Mapped[int] = column("How many came, less those that went")

@@ -1,0 +1,71 @@
+"""What the audit room and the `list` commands show beside the rows themselves."""
+
+from collections.abc import Iterable
+from dataclasses import fields, replace
+from datetime import datetime, timedelta
+from typing import Any, Final, TypeVar
+
+from medlive.clock import iso_week, now
+from medlive.db.audit.listing import week_bounds
+from medlive.db.audit.threads import ThreadItem
+from medlive.db.curation.replies import find_prompt, find_request
+from medlive.db.session import Session
+from medlive.deidentify.detect import redact
+from medlive.errors import UsageError
+from medlive.llm.fence import render
+from medlive.llm.prompts import load_prompt
+from medlive.snapshot.export import guarded
+
+R = TypeVar("R")
+_PROMPTS: Final = ("medlive.curation", "medlive.rubric", "medlive.evaluation")
+
+
+def parse_week(week: str) -> str:
+    """An ISO week; "this" and "last" name two. Raises UsageError."""
+    if week in ("this", "last"):
+        return iso_week(now() - timedelta(weeks=week == "last"))
+    week_bounds(week)
+    return week
+
+
+def without_identifiers(rows: Iterable[R]) -> list[R]:
+    """Rows as they are shown: what came from a thread without the names of people and places."""
+    return [
+        replace(row, title=redact(row.title, row.language or None)) if isinstance(row, ThreadItem) else row
+        for row in rows
+    ]
+
+
+def cells(row: Any) -> list[str]:
+    """A row as cells of a CSV file, none of which a spreadsheet takes for a formula."""
+    return [guarded(_cell(getattr(row, field.name))) for field in fields(row)]
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, tuple):
+        return "\n".join(map(str, value))
+    return "" if value is None else str(value)
+
+
+async def show_prompt(session: Session, name: str) -> dict[str, Any]:
+    """A task's present prompt, or by its digest a stored prompt, or a stored request as it was rendered.
+
+    "messages" is what the engine is sent; of a request with the reply, of a prompt with what stands for inputs.
+    A digest may be cut short. Raises UsageError for an unknown or ambiguous one.
+    """
+    digest = name if name.startswith("sha256:") else f"sha256:{name}"
+    for package in _PROMPTS:
+        try:
+            prompt = load_prompt(package, name)
+        except FileNotFoundError:
+            continue
+        return {"task": name, "digest": prompt.digest, "text": prompt.text}
+    if (stored := await find_request(session, digest)) is not None:
+        request, row = stored
+        reply = {"text": row.text, "finish": row.finish.value, "model": row.reply_model}
+        return {"task": row.task, "digest": row.request_digest, "messages": render(request), "reply": reply}
+    if (found := await find_prompt(session, digest)) is not None:
+        return {"task": found.task, "digest": found.digest, "text": found.text}
+    raise UsageError(f"{name[:100]!r} names no task, and no one stored prompt or request")
