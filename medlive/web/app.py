@@ -67,6 +67,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
     for room in rooms:
         app.include_router(room.router)
+    if not any(room.public for room in rooms) and app.state.sections:
+        app.add_api_route("/", _go_to_first_section, include_in_schema=False)
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
     app.add_middleware(RequestBodyLimitMiddleware, max_body_size=_LARGEST_FORM)
@@ -137,6 +139,10 @@ async def _health(request: Request) -> Response:
     async with site_of(request).database.begin() as session:
         await ping(session)
     return JSONResponse({"status": "ok", "database": "ok", "version": __version__})
+
+
+async def _go_to_first_section(request: Request) -> Response:
+    return RedirectResponse(request.app.state.sections[0].href, 303)
 
 
 async def _choose_theme(theme: Theme, back: str = "/") -> Response:

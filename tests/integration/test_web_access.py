@@ -32,6 +32,16 @@ def routes(public: bool) -> set[str]:
     return {f"{method} {route.path}" for route in found for method in route.methods}  # type: ignore[attr-defined]
 
 
+async def test_private_rooms_may_be_served_alone(database: Database, tmp_path: Path) -> None:
+    async with served(site_of(database, tmp_path), [room for room in ROOMS if not room.public]) as browser:
+        start = await browser.get("/")
+        assert (start.status_code, start.headers["Location"]) == (303, ROOMS[1].sections[0].href)
+        assert (await browser.get("/medlive-2026.W01/manifest.json")).status_code == 404
+    async with served(site_of(database, tmp_path), [room for room in ROOMS if room.public]) as browser:
+        assert (await browser.get("/")).status_code == 200
+        assert (await browser.get("/sign-in")).status_code == 404
+
+
 def test_every_private_route_says_whom_it_is_for() -> None:
     assert routes(public=False) == NEEDS.keys()
 

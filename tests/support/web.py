@@ -3,7 +3,7 @@
 import json
 import re
 from base64 import b64encode
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from html import unescape
 from pathlib import Path
@@ -18,9 +18,9 @@ from medlive.db.accounts import Account
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.web.accounts.passwords import hash_password
-from medlive.web.app import build_app
+from medlive.web.app import ROOMS, build_app
 from medlive.web.serving import serve_web
-from medlive.web.site import Site
+from medlive.web.site import Room, Site
 
 PASSWORD = "correct horse battery"
 
@@ -31,9 +31,9 @@ def site_of(database: Database, folder: Path, **web: Any) -> Site:
 
 
 @asynccontextmanager
-async def served(site: Site) -> AsyncIterator["Browser"]:
+async def served(site: Site, rooms: Iterable[Room] = ROOMS) -> AsyncIterator["Browser"]:
     """A browser at the site that is served while the context lasts."""
-    async with serve_web(build_app(site), "127.0.0.1", 0) as url, Browser(base_url=url) as browser:
+    async with serve_web(build_app(site, rooms), "127.0.0.1", 0) as url, Browser(base_url=url) as browser:
         yield browser
 
 

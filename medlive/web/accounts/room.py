@@ -125,7 +125,8 @@ async def change_password(
     """Change the password; every session ends, and this browser begins another."""
     checked = await _check_password(request, site, account.name, current)
     if isinstance(checked, _Refusal):
-        return render(request, AccountPage(account, current_error=checked.text), checked.status)
+        text = checked.text if checked.retry_after else "This is not the current password."
+        return render(request, AccountPage(account, current_error=text), checked.status)
     if fault := passwords.fault_of(password, again):
         return render(request, AccountPage(account, error=fault), 422)
     hashed = await passwords.hash_password(password)
