@@ -2,7 +2,7 @@
 
 A snapshot whose largest file is replaced by random bytes is recorded as frozen in a database of its own. curl
 fetches it from both servers in turn; where there is no nginx, the other one is a bare loop of sendfile(2). Then
-eight clients fetch it at once, and the server's greatest resident memory is compared with that before. Exits 1 when
+eight clients fetch it at once, and the server's greatest resident memory is compared with that before. Exits 1 if
 the median is under 0.5 of the peer's, the idle server takes 150 MB or more, or its memory grows by over 64 MB.
 
     python benchmarks/downloads.py [--megabytes 1024] [--rounds 5]
@@ -172,9 +172,7 @@ def measure(settings: Settings, megabytes: int, rounds: int) -> int:
     print(
         f"download  {gigabytes / ours:.2f} GB/s, {ratio:.2f} of {name} ({gigabytes / theirs:.2f}); wanted {SHARE}"
     )
-    print(
-        f"memory    idle {idle:.0f} MB (under {IDLE_MB}), with 8 clients {growth:.0f} MB more (at most {GROWTH_MB})"
-    )
+    print(f"memory    idle {idle:.0f} MB (under {IDLE_MB}), 8 clients {growth:.0f} MB more (at most {GROWTH_MB})")
     print(f"bytes     {'as on disk' if same else 'DIFFERENT'}")
     return 0 if same and ratio >= SHARE and idle < IDLE_MB and growth <= GROWTH_MB else 1
 

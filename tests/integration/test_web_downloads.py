@@ -4,6 +4,7 @@ import asyncio
 import json
 import shutil
 import subprocess
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -346,6 +347,17 @@ async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
         answer = await served.http.get(f"/report/{NEW}/{path}")
         assert (answer.status_code, "secret" in answer.text) == (404, False), path
     assert f'href="/report/{NEW}/"' in (await served.http.get("/leaderboard")).text
+
+
+async def test_the_api_is_as_its_openapi_document_says(served: Served, tmp_path: Path) -> None:
+    pytest.importorskip("schemathesis", reason="schemathesis is not installed: the API's document is not tried")
+    program = str(Path(sys.executable).with_name("schemathesis"))
+    command = [program, "run", f"{served.url}/api/openapi.json", "--max-examples", "10", "--no-color"]
+    done = await asyncio.to_thread(
+        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout
+    assert "6 selected / 6 total" in done.stdout
 
 
 async def test_nothing_can_be_changed(served: Served) -> None:

@@ -6,7 +6,7 @@ from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Final
 
 from fastapi import APIRouter, HTTPException, Path, Query
-from pydantic import BaseModel
+from pydantic import BaseModel, BeforeValidator
 
 from medlive.clock import now
 from medlive.db.release.downloads import list_downloads, total_downloads
@@ -25,6 +25,17 @@ router: Final = APIRouter(prefix="/api/v1", responses=_AWAY)
 _VERSION: Final = r"^[0-9]{4}\.W[0-9]{2}$"
 Version = Annotated[str, Path(pattern=_VERSION, examples=["2026.W47"])]
 VersionOrLatest = Annotated[str, Path(pattern=rf"^latest$|{_VERSION}", examples=["latest", "2026.W47"])]
+
+
+def _day(text: str) -> date:
+    """A day as YYYY-MM-DD alone; by itself pydantic takes numbers as times too."""
+    day = date.fromisoformat(text)
+    if day.isoformat() != text:
+        raise ValueError("expected a day such as 2026-11-22")
+    return day
+
+
+Day = Annotated[date, BeforeValidator(_day)]
 VersionQuery = Annotated[str, Query(pattern=_VERSION, examples=["2026.W47"])]
 
 
@@ -189,7 +200,7 @@ async def get_leaderboard(site: TheSite) -> Leaderboard:
 
 
 @router.get("/downloads")
-async def get_downloads(site: TheSite, catalog: TheCatalog, since: date | None = None) -> list[DownloadDay]:
+async def get_downloads(site: TheSite, catalog: TheCatalog, since: Day | None = None) -> list[DownloadDay]:
     """How many downloads of each file were begun on each day; without `since`, of the last 90 days."""
     first = since or now().date() - timedelta(days=89)
     async with site.database.begin() as session:
