@@ -72,10 +72,14 @@ def local_path(place: str) -> str:
 
 
 def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
-    """Render a page; it is asked for again each time, since what it shows may change."""
-    values = {field.name: getattr(page, field.name) for field in fields(page)}
-    text = TEMPLATES.get_template(page.template).render(values, frame=frame_of(request))
-    return HTMLResponse(text, status, headers={"Cache-Control": "no-cache", "Vary": "Cookie"})
+    """Render a page; it is asked for again each time, since what it shows may change.
+
+    What somebody signed in sees, or a form holds, is kept by no browser.
+    """
+    values, frame = {field.name: getattr(page, field.name) for field in fields(page)}, frame_of(request)
+    text = TEMPLATES.get_template(page.template).render(values, frame=frame)
+    kept = "no-store" if frame.user or frame.csrf else "no-cache"
+    return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
 
 
 def _moment(moment: datetime) -> Markup:

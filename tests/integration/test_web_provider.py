@@ -34,8 +34,10 @@ CLIENT = {
 class Provider:
     """The identity provider: what it was asked for tokens with, and who is known there."""
 
-    def __init__(self, port: int, asked: list[dict[str, str]]) -> None:
-        self.issuer, self.asked = f"http://localhost:{port}", asked
+    def __init__(self, port: int) -> None:
+        self.issuer = f"http://localhost:{port}"
+        self.asked: list[dict[str, str]] = []
+        self.userinfo: dict[str, Any] | None = None  # What it answers when more is asked than the token holds
 
     async def know(self, sub: str, name: str, *groups: str) -> None:
         claims = {"preferred_username": name, "realm": {"groups": groups}}
@@ -52,18 +54,20 @@ class Provider:
 
 @pytest.fixture(scope="module")
 def provider() -> Iterator[Provider]:
+    import flask
     from oidc_provider_mock import run_server_in_thread
 
-    asked: list[dict[str, str]] = []
     with run_server_in_thread(require_nonce=True) as server:
-        import flask
+        running = Provider(server.server_port)
 
-        def remember() -> None:
+        def look() -> Any:
             if flask.request.path == "/oauth2/token":
-                asked.append(flask.request.form.to_dict())
+                running.asked.append(flask.request.form.to_dict())
+            answers = running.userinfo if flask.request.path == "/userinfo" else None
+            return None if answers is None else flask.jsonify(answers)
 
-        server.app.before_request(remember)
-        yield Provider(server.server_port, asked)
+        server.app.before_request(look)
+        yield running
 
 
 @pytest.fixture(autouse=True)
@@ -150,6 +154,16 @@ async def test_who_has_no_role_or_no_account_of_that_name_is_refused(
     assert "disabled" in (await come_back(browser, provider, "5")).text
     denied = await come_back(browser, provider, "5", action="deny")
     assert (denied.status_code, "did not confirm" in denied.text) == (403, True)
+
+
+async def test_claims_that_are_not_in_the_token_are_asked_for(
+    browser: Browser, provider: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with httpx2.AsyncClient(base_url=provider.issuer) as http:
+        await http.put("/users/8", json={"preferred_username": "gus"})
+    for sub, status in (("9", 403), ("8", 303)):
+        monkeypatch.setattr(provider, "userinfo", {"sub": sub, "realm": {"groups": ["medlive-staff"]}})
+        assert (await come_back(browser, provider, "8")).status_code == status
 
 
 async def test_an_answer_for_another_visitor_state_or_nonce_is_refused(
