@@ -99,3 +99,4 @@ def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *,
     print(f"report    {done.report}")
     inspect = f"MEDLIVE_HOME={paths['home']} medlive"
     print(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
+    print(f"open      {inspect} serve --preview")

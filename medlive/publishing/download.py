@@ -254,6 +254,9 @@ async def _get(session: "ClientSession", url: str, most: int, pause: float) -> b
                 problem = f"HTTP {answer.status}"
                 if answer.status == 404:
                     return None
+                if answer.status == 410:
+                    hint = "fetch a later version: errata.json there says what was taken down"
+                    raise BadInput(f"{url} was withdrawn and is no longer given out", hint=hint)
                 if answer.status == 200:
                     data = bytearray()
                     async for block in answer.content.iter_chunked(_BLOCK):

@@ -258,6 +258,9 @@ async def test_what_was_taken_down_is_no_longer_given_out(
                 (report / "cases.html").write_text("a case")
                 assert (await http.get(path)).status_code == status, path
             assert (await http.get(f"{root}/{SUMS}")).status_code == 200
+        if gone:
+            with pytest.raises(BadInput, match="was withdrawn"):
+                await fetch_snapshot(str(http.base_url), OLD, tmp_path / "fetched")
         assert (await http.get("/diff", params={"old": OLD, "new": NEW})).status_code == (410 if gone else 200)
         assert case_id in (await http.get("/errata")).text
         assert "It is wrong &lt; so." in (await http.get("/errata")).text

@@ -44,7 +44,9 @@ def card_html(markdown: str) -> Markup:
             in_title = False
     html = _PARSER.renderer.render(kept, _PARSER.options, {})
     # S704: the renderer escapes all text, and the markup that is not ours.
-    return Markup(html.replace("<table>", '<div class="wide"><table>').replace("</table>", "</table></div>"))
+    return Markup(
+        html.replace("<table>", '<div class="wide" tabindex="0"><table>').replace("</table>", "</table></div>")
+    )
 
 
 def _align(token: Token) -> None:
