@@ -254,8 +254,5 @@ def _link_is_open() -> ColumnElement[bool]:
 
 
 def _is_current() -> ColumnElement[bool]:
-    idle, begun = (
-        SessionRow.used_at > func.now() - SESSION_IDLE,
-        SessionRow.created_at > func.now() - SESSION_LASTS,
-    )
-    return idle & begun
+    row, now = SessionRow, func.now()
+    return (row.used_at > now - SESSION_IDLE) & (row.created_at > now - SESSION_LASTS)

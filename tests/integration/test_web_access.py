@@ -4,17 +4,19 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-import pytest
+from fastapi import APIRouter, Depends
 from fastapi.routing import iter_route_contexts
 
 from medlive.config import Settings
 from medlive.db.accounts import GRANTS
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
+from medlive.web.accounts.access import require
 from medlive.web.app import ROOMS, build_app
 from medlive.web.site import Room, Site
 from tests.support.web import add_account, served, session_of, site_of
 
+METHODS = ("GET", "POST")
 NEEDS: dict[str, Role | None] = {
     "GET /": None,
     "GET /sign-in": None,
@@ -98,6 +100,20 @@ async def test_what_changes_something_needs_the_token_of_forms(database: Databas
                 assert answer.status_code == 403, route
 
 
-@pytest.mark.parametrize("role", Role)
-def test_every_role_may_look(role: Role) -> None:
-    assert Role.VIEWER in GRANTS[role]
+async def test_a_role_opens_its_own_routes_and_those_of_the_roles_it_includes(
+    database: Database, tmp_path: Path
+) -> None:
+    router = APIRouter()
+    for needed in Role:
+        needs = [Depends(require(needed))]
+        router.add_api_route(f"/{needed}", lambda: "done", methods=["GET", "POST"], dependencies=needs)
+    site = site_of(database, tmp_path)
+    opened = set()
+    async with served(site, [Room("test", False, router)]) as browser:
+        for role in Role:
+            headers = await session_of(site, await add_account(database, role.value, role))
+            for needed in Role:
+                got = {(await browser.request(how, f"/{needed}", headers=headers)).status_code for how in METHODS}
+                assert got in ({200}, {403})
+                opened |= {(role, needed)} if got == {200} else set()
+    assert opened == {(role, needed) for role in Role for needed in GRANTS[role]}
