@@ -140,7 +140,7 @@ async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
 
 @router.get("/snapshots/{version}", responses=_MISSING)
 async def get_snapshot(version: VersionOrLatest, site: TheSite, catalog: TheCatalog) -> SnapshotDetail:
-    """A snapshot with its counts and files; `latest` is the newest that is given out whole."""
+    """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
     offer = catalog.latest if version == "latest" else offer_of(catalog, version)
     if offer is None:
         raise HTTPException(404)
@@ -201,7 +201,7 @@ async def get_leaderboard(site: TheSite) -> Leaderboard:
 
 @router.get("/downloads")
 async def get_downloads(site: TheSite, catalog: TheCatalog, since: Day | None = None) -> list[DownloadDay]:
-    """How many downloads of each file were begun on each day; without `since`, of the last 90 days."""
+    """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
     first = since or now().date() - timedelta(days=89)
     async with site.database.begin() as session:
         rows = await list_downloads(session, first)
