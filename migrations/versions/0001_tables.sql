@@ -1184,6 +1184,8 @@ CREATE UNIQUE INDEX ix_curations_revision_id_pipeline_digest_attempt ON curation
 
 CREATE UNIQUE INDEX uq_curations_decided ON curations (revision_id, pipeline_digest) WHERE outcome <> 'failed';
 
+CREATE INDEX ix_curations_revision_id_id ON curations (revision_id, id);
+
 COMMENT ON TABLE curations IS 'Decisions about thread revisions, one row an attempt; rows are never changed';
 
 COMMENT ON COLUMN curations.id IS 'The curation''s number';

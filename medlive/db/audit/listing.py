@@ -10,6 +10,8 @@ from typing import Any, Final, Generic, TypeVar
 from sqlalchemy import (
     ARRAY,
     ColumnElement,
+    DateTime,
+    Integer,
     Select,
     Text,
     and_,
@@ -253,10 +255,15 @@ def _format_key(row: Any, length: int) -> str:
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
     try:
         values = json.loads(key)
-        parsed = [
-            datetime.fromisoformat(v) if column.type.python_type is datetime else column.type.python_type(v)
-            for v, column in zip(values, order, strict=True)
-        ]
+        parsed = [_parse_value(v, column.type) for v, column in zip(values, order, strict=True)]
     except (ValueError, TypeError):
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return [literal(v, column.type) for v, column in zip(parsed, order, strict=True)]
+
+
+def _parse_value(value: Any, kind: Any) -> Any:
+    if isinstance(kind, DateTime):
+        return datetime.fromisoformat(value)
+    if type(value) is not (int if isinstance(kind, Integer) else str):
+        raise ValueError(value)
+    return value

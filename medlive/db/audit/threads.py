@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import ARRAY, Text, cast, func, select, type_coerce
+from sqlalchemy import ARRAY, Text, cast, exists, func, select, type_coerce
+from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Alignment
@@ -75,28 +76,21 @@ class CaseItem:
     posted_at: datetime
 
 
-_WORDS = func.coalesce(ClaimEvidenceRow.second_quote, ClaimEvidenceRow.quote)
-_AGAINST = (
-    select(
-        func.array_agg(
-            func.concat(ClaimEvidenceRow.element_id, ": ", PassageRow.passage_id, ": ", _WORDS),
-            type_=ARRAY(AnyText),
-        )
-    )
-    .join_from(
-        ClaimVerdictRow,
-        ClaimEvidenceRow,
-        (ClaimEvidenceRow.curation_id == ClaimVerdictRow.curation_id)
-        & (ClaimEvidenceRow.element_id == ClaimVerdictRow.element_id),
-    )
-    .join(PassageRow, PassageRow.key == ClaimEvidenceRow.passage_key)
-    .where(
-        ClaimVerdictRow.curation_id == _S.curation_id,
-        ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
-        _WORDS.is_not(None),
-    )
-    .correlate(_S)
-    .scalar_subquery()
+def cited_words(*which: Any, label: Any = "") -> Any:
+    """The passages that some claims' verdicts quote, each with its words, as an array; empty for none."""
+    shown = ClaimEvidenceRow
+    words = func.coalesce(shown.second_quote, shown.quote)
+    line = func.concat(label, PassageRow.passage_id, ": ", words)
+    found = select(func.array_agg(aggregate_order_by(line, shown.element_id, shown.position)))
+    found = found.join_from(shown, PassageRow, PassageRow.key == shown.passage_key)
+    lines = found.where(words.is_not(None), *which).scalar_subquery()
+    return func.coalesce(lines, cast([], ARRAY(Text)), type_=ARRAY(AnyText))
+
+
+_AGAINST = exists().where(
+    ClaimVerdictRow.curation_id == ClaimEvidenceRow.curation_id,
+    ClaimVerdictRow.element_id == ClaimEvidenceRow.element_id,
+    ClaimVerdictRow.verdict == Alignment.CONTRADICTED,
 )
 _STANDING = {name: getattr(_S, name) for name in (*FACETS, "changed_at", "posted_at", "case_id")}
 _SHARED: dict[str, Any] = {
@@ -121,7 +115,11 @@ THREADS = Listing(
         "thread_id": ThreadRow.thread_id,
         "title": ThreadRevisionRow.title,
         "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
-        "evidence": func.coalesce(_AGAINST, cast([], ARRAY(AnyText)), type_=ARRAY(AnyText)),
+        "evidence": cited_words(
+            ClaimEvidenceRow.curation_id == _S.curation_id,
+            _AGAINST,
+            label=func.concat(ClaimEvidenceRow.element_id, ": "),
+        ),
     },
     **_SHARED,
 )

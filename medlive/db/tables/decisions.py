@@ -172,6 +172,7 @@ class CurationRow(Base):
         CheckConstraint("num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"),
         CheckConstraint("finished_at >= started_at", name="in_order"),
         Index(None, "revision_id", "pipeline_digest", "attempt", unique=True),
+        Index(None, "revision_id", "id"),
         Index(
             "uq_curations_decided", "revision_id", "pipeline_digest", unique=True,
             postgresql_where=text("outcome <> 'failed'"),

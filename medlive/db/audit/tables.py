@@ -1,0 +1,369 @@
+"""Calls with their replies, claims with their evidence, harvests, pages, jobs, snapshots and errata, as listed."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import BigInteger, DateTime, Integer, Text, case, cast, column, func, select, table, type_coerce
+from sqlalchemy.dialects.postgresql import JSONB
+
+from medlive.db.audit.listing import Filter, Listing, contains, words_match
+from medlive.db.audit.threads import CASES, THREADS, ThreadFilter, cited_words
+from medlive.db.tables.audit import ThreadStandingRow
+from medlive.db.tables.decisions import AgentCallRow, ClaimEvidenceRow, ClaimVerdictRow, ReplyRow
+from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
+from medlive.db.tables.release import SnapshotRow, WithdrawalRow
+
+_S = ThreadStandingRow
+
+
+def _text(column: Any) -> Any:
+    """An enum's column as what is stored, so that any value may be asked for."""
+    return type_coerce(column, Text)
+
+
+def _columns(table: Any, row: type[Any]) -> dict[str, Any]:
+    return {field.name: getattr(table, field.name) for field in fields(row)}
+
+
+def _week(moment: Any) -> Any:
+    return func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallFilter(Filter):
+    """Which calls of the agents, of the decisions that stand."""
+
+    task: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+    engine: tuple[str, ...] = ()
+    model: tuple[str, ...] = ()
+    source: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CallItem:
+    """A call of an agent, with its reply where there is one."""
+
+    curation_id: int
+    position: int
+    source: str
+    thread_id: str
+    task: str
+    engine: str
+    model: str
+    attempt: int
+    outcome: str
+    problem: str
+    replayed: bool
+    prompt_digest: str
+    request_digest: str
+    reply: str | None  # Untouched; None: there is none
+    input_tokens: int | None
+    output_tokens: int | None
+    cost_usd: float | None
+    latency_ms: float | None
+    decided_at: datetime
+
+
+CALLS = Listing(
+    row=CallItem,
+    query=select()
+    .select_from(AgentCallRow)
+    .join(_S, _S.curation_id == AgentCallRow.curation_id)
+    .join(ThreadRow, ThreadRow.id == _S.thread_id)
+    .outerjoin(ReplyRow, ReplyRow.request_digest == AgentCallRow.reply_digest),
+    columns={
+        name: getattr(AgentCallRow, name)
+        for name in (
+            "curation_id", "position", "task", "engine", "model", "attempt", "problem", "replayed",
+            "prompt_digest", "request_digest",
+        )
+    }
+    | {name: getattr(ReplyRow, name) for name in ("input_tokens", "output_tokens", "cost_usd", "latency_ms")}
+    | {
+        "source": _S.source, "thread_id": ThreadRow.thread_id, "outcome": _text(AgentCallRow.outcome),
+        "reply": ReplyRow.text, "decided_at": _S.changed_at,
+    },
+    facets={
+        "task": AgentCallRow.task, "outcome": _text(AgentCallRow.outcome), "engine": AgentCallRow.engine,
+        "model": AgentCallRow.model, "source": _S.source, "language": _S.language, "week": _S.week,
+    },
+    sorts={"decided": _S.changed_at},
+    key=(AgentCallRow.curation_id, AgentCallRow.position),
+    moment=_S.changed_at,
+    search=lambda text: words_match(_S.words, text),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClaimFilter(Filter):
+    """Which claims, of the decisions that stand."""
+
+    verdict: tuple[str, ...] = ()
+    second: tuple[str, ...] = ()  # confirmed or overturned; "": no second check
+    outcome: tuple[str, ...] = ()  # Of the thread
+    source: tuple[str, ...] = ()
+    language: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimItem:
+    """A claim with its verdict and the words of the passages that it cites."""
+
+    curation_id: int
+    element_id: str
+    source: str
+    thread_id: str
+    claim: str
+    verdict: str
+    reason: str
+    second: str
+    second_reason: str | None
+    evidence: tuple[str, ...]  # "<passage>: <its words>"
+    outcome: str
+    decided_at: datetime
+
+
+_C = ClaimVerdictRow
+_SECOND = case(
+    (_C.second_goes_against.is_(True), "confirmed"), (_C.second_goes_against.is_(False), "overturned"), else_=""
+)
+
+CLAIMS = Listing(
+    row=ClaimItem,
+    query=select()
+    .select_from(_C)
+    .join(_S, _S.curation_id == _C.curation_id)
+    .join(ThreadRow, ThreadRow.id == _S.thread_id),
+    columns={name: getattr(_C, name) for name in ("curation_id", "element_id", "claim", "reason", "second_reason")}
+    | {
+        "source": _S.source, "thread_id": ThreadRow.thread_id, "verdict": _text(_C.verdict), "second": _SECOND,
+        "outcome": _S.outcome, "decided_at": _S.changed_at,
+        "evidence": cited_words(
+            ClaimEvidenceRow.curation_id == _C.curation_id, ClaimEvidenceRow.element_id == _C.element_id
+        ),
+    },
+    facets={
+        "verdict": _text(_C.verdict), "second": _SECOND, "outcome": _S.outcome, "source": _S.source,
+        "language": _S.language, "week": _S.week,
+    },
+    sorts={"decided": _S.changed_at},
+    key=(_C.curation_id, _C.element_id),
+    moment=_S.changed_at,
+    search=lambda text: words_match(_S.words, text),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunFilter(Filter):
+    """Which harvests."""
+
+    source: tuple[str, ...] = ()
+    outcome: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class RunItem:
+    """A harvest of a source in a week."""
+
+    id: int
+    source: str
+    iso_week: str
+    outcome: str
+    starts: int
+    started_at: datetime
+    finished_at: datetime | None
+    counts: dict[str, Any]
+    problem: str | None
+
+
+RUNS = Listing(
+    row=RunItem,
+    query=select().select_from(HarvestRunRow),
+    columns=_columns(HarvestRunRow, RunItem) | {"outcome": _text(HarvestRunRow.outcome)},
+    facets={
+        "source": HarvestRunRow.source, "outcome": _text(HarvestRunRow.outcome),
+        "week": _week(HarvestRunRow.started_at),
+    },
+    sorts={"started": HarvestRunRow.started_at},
+    key=(HarvestRunRow.id,),
+    moment=HarvestRunRow.started_at,
+    search=contains(HarvestRunRow.problem),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PageFilter(Filter):
+    """Which pages that were asked for."""
+
+    source: tuple[str, ...] = ()
+    kind: tuple[str, ...] = ()
+    status: tuple[str, ...] = ()  # The HTTP status as text; "": there was no answer
+    run: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class PageItem:
+    """A page that was asked for."""
+
+    id: int
+    run_id: int
+    source: str
+    kind: str
+    thread_id: str | None
+    page_number: int
+    url: str
+    status: int | None
+    fetched_at: datetime
+    elapsed_ms: int | None
+    error: str | None
+
+
+PAGES = Listing(
+    row=PageItem,
+    query=select().select_from(FetchRow),
+    columns=_columns(FetchRow, PageItem) | {"kind": _text(FetchRow.kind)},
+    facets={
+        "source": FetchRow.source, "kind": _text(FetchRow.kind), "run": cast(FetchRow.run_id, Text),
+        "status": func.coalesce(cast(FetchRow.status, Text), ""), "week": _week(FetchRow.fetched_at),
+    },
+    sorts={"fetched": FetchRow.id},
+    key=(),
+    moment=FetchRow.fetched_at,
+    search=contains(FetchRow.url, FetchRow.error),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobFilter(Filter):
+    """Which jobs of the queue."""
+
+    status: tuple[str, ...] = ()
+    queue: tuple[str, ...] = ()
+    task: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JobItem:
+    """A job of the queue."""
+
+    id: int
+    queue: str
+    task: str
+    status: str
+    attempts: int
+    args: dict[str, Any]
+    queued_at: datetime
+
+
+_J = table(
+    "procrastinate_jobs",
+    column("id", BigInteger), column("queue_name", Text), column("task_name", Text), column("status", Text),
+    column("attempts", Integer), column("args", JSONB),
+)  # fmt: skip
+_EVENT = table("procrastinate_events", column("job_id", BigInteger), column("at", DateTime(timezone=True)))
+_QUEUED = (
+    select(func.min(_EVENT.c.at, type_=DateTime(timezone=True)))
+    .where(_EVENT.c.job_id == _J.c.id)
+    .scalar_subquery()
+)
+
+JOBS = Listing(
+    row=JobItem,
+    query=select().select_from(_J),
+    columns={
+        "id": _J.c.id, "queue": _J.c.queue_name, "task": _J.c.task_name, "status": cast(_J.c.status, Text),
+        "attempts": _J.c.attempts, "args": _J.c.args, "queued_at": _QUEUED,
+    },
+    facets={
+        "status": cast(_J.c.status, Text), "queue": _J.c.queue_name, "task": _J.c.task_name, "week": _week(_QUEUED)
+    },
+    sorts={"queued": _J.c.id},
+    key=(),
+    moment=_QUEUED,
+    search=contains(cast(_J.c.args, Text)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SnapshotFilter(Filter):
+    """Which snapshots."""
+
+    state: tuple[str, ...] = ()
+    publishable: tuple[str, ...] = ()  # true or false; "": not frozen yet
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotItem:
+    """A snapshot."""
+
+    version: str
+    parent: str | None
+    state: str
+    created_at: datetime
+    frozen_at: datetime | None
+    cases: int | None
+    criteria: int | None
+    publishable: bool | None
+    why_not: list[Any] | None
+
+
+SNAPSHOTS = Listing(
+    row=SnapshotItem,
+    query=select().select_from(SnapshotRow),
+    columns=_columns(SnapshotRow, SnapshotItem) | {"state": _text(SnapshotRow.state)},
+    facets={
+        "state": _text(SnapshotRow.state), "publishable": func.coalesce(cast(SnapshotRow.publishable, Text), ""),
+        "week": _week(SnapshotRow.created_at),
+    },
+    sorts={"version": SnapshotRow.version},
+    key=(),
+    moment=SnapshotRow.created_at,
+    search=contains(SnapshotRow.version, cast(SnapshotRow.why_not, Text)),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ErratumFilter(Filter):
+    """Which withdrawals."""
+
+    kind: tuple[str, ...] = ()
+    whole: tuple[str, ...] = ()  # case or criterion
+
+
+@dataclass(frozen=True, slots=True)
+class ErratumItem:
+    """A case, or a criterion of one, that was withdrawn."""
+
+    id: int
+    case_id: str
+    criterion_id: str | None
+    revision: int
+    new_revision: int | None
+    kind: str
+    reason: str
+    withdrawn_by: str | None
+    withdrawn_at: datetime
+
+
+_WHOLE = case((WithdrawalRow.criterion_id.is_(None), "case"), else_="criterion")
+ERRATA = Listing(
+    row=ErratumItem,
+    query=select().select_from(WithdrawalRow),
+    columns=_columns(WithdrawalRow, ErratumItem) | {"kind": _text(WithdrawalRow.kind)},
+    facets={"kind": _text(WithdrawalRow.kind), "whole": _WHOLE, "week": _week(WithdrawalRow.withdrawn_at)},
+    sorts={"withdrawn": WithdrawalRow.id},
+    key=(),
+    moment=WithdrawalRow.withdrawn_at,
+    search=contains(WithdrawalRow.case_id, WithdrawalRow.reason),
+)
+
+LISTINGS: Final[Mapping[str, tuple[Listing[Any], type[Filter]]]] = {
+    "threads": (THREADS, ThreadFilter), "cases": (CASES, ThreadFilter), "calls": (CALLS, CallFilter),
+    "claims": (CLAIMS, ClaimFilter), "runs": (RUNS, RunFilter), "pages": (PAGES, PageFilter),
+    "jobs": (JOBS, JobFilter), "snapshots": (SNAPSHOTS, SnapshotFilter), "errata": (ERRATA, ErratumFilter),
+}  # fmt: skip
+"""Every table that is listed, with its filter."""
