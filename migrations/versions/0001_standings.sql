@@ -4,13 +4,14 @@ ALTER TABLE thread_standings SET (toast_tuple_target = 128);
 
 CREATE FUNCTION medlive_words(content text) RETURNS tsvector LANGUAGE sql IMMUTABLE PARALLEL SAFE AS $$
     -- Latin words by their stems; of Chinese every two neighbouring characters, and the last one of each run.
-    SELECT strip(
-        to_tsvector('english', regexp_replace(left(content, 50000), '([㐀-鿿]{1,2})', ' \1 ', 'g'))
+    SELECT strip(CASE WHEN text ~ '[㐀-鿿]' THEN
+        to_tsvector('english', regexp_replace(text, '([㐀-鿿]{1,2})', ' \1 ', 'g'))
         || to_tsvector('simple', regexp_replace(
-            regexp_replace(regexp_replace(left(content, 50000), '[^㐀-鿿]+', ' ', 'g'), '[㐀-鿿]([㐀-鿿]*)', '\1', 'g'),
+            regexp_replace(regexp_replace(text, '[^㐀-鿿]+', ' ', 'g'), '[㐀-鿿]([㐀-鿿]*)', '\1', 'g'),
             '([㐀-鿿]{2})', '\1 ', 'g'
         ))
-    )
+        ELSE to_tsvector('english', text) END)
+    FROM (SELECT left(content, 50000) AS text) AS cut
 $$;
 
 CREATE FUNCTION medlive_refresh_standings(ids integer[]) RETURNS void LANGUAGE plpgsql AS $$
