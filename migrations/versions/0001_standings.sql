@@ -19,11 +19,11 @@ BEGIN
     -- Whoever changes one of these threads at this moment is waited for; what they did is seen below.
     PERFORM FROM thread_standings WHERE thread_id = ANY (ids) ORDER BY thread_id FOR UPDATE;
     INSERT INTO thread_standings AS standing (
-        thread_id, revision_id, curation_id, case_id, source, language, stage, outcome, reason, engine, specialty,
+        thread_id, revision_id, curation_id, case_id, case_revision, source, language, stage, outcome, reason, engine, specialty,
         status, week, changed_at, posted_at, words
     )
     SELECT
-        thread.id, revision.id, attempt.id, made.id, thread.source, coalesce(revision.language, ''),
+        thread.id, revision.id, attempt.id, made.id, texts.revision, thread.source, coalesce(revision.language, ''),
         place.stage, place.outcome, coalesce(place.reason, ''),
         coalesce(attempt.engines #>> '{screener,model}', ''), coalesce(texts.specialty, ''),
         coalesce(made.status, ''), to_char(place.at AT TIME ZONE 'UTC', 'IYYY."W"IW'), place.at,
@@ -65,7 +65,7 @@ BEGIN
     ORDER BY thread.id
     ON CONFLICT (thread_id) DO UPDATE SET
         revision_id = excluded.revision_id, curation_id = excluded.curation_id, case_id = excluded.case_id,
-        source = excluded.source, language = excluded.language, stage = excluded.stage,
+        case_revision = excluded.case_revision, source = excluded.source, language = excluded.language, stage = excluded.stage,
         outcome = excluded.outcome, reason = excluded.reason, engine = excluded.engine,
         specialty = excluded.specialty, status = excluded.status, week = excluded.week,
         changed_at = excluded.changed_at, posted_at = excluded.posted_at, words = excluded.words

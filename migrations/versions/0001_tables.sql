@@ -1914,6 +1914,7 @@ CREATE TABLE thread_standings (
     revision_id INTEGER NOT NULL,
     curation_id INTEGER,
     case_id TEXT,
+    case_revision INTEGER,
     source TEXT NOT NULL,
     language TEXT NOT NULL,
     stage TEXT NOT NULL,
@@ -1932,6 +1933,8 @@ CREATE TABLE thread_standings (
 
 CREATE INDEX ix_thread_standings_cases ON thread_standings (changed_at, thread_id) WHERE status <> '';
 
+CREATE INDEX ix_thread_standings_cases_source ON thread_standings (source, changed_at, thread_id) WHERE status <> '';
+
 CREATE INDEX ix_thread_standings_changed_at_thread_id ON thread_standings (changed_at, thread_id);
 
 CREATE INDEX ix_thread_standings_curation_id ON thread_standings (curation_id);
@@ -1946,6 +1949,10 @@ CREATE INDEX ix_thread_standings_stage_reason_changed_at_thread_id ON thread_sta
 
 CREATE INDEX ix_thread_standings_status_changed_at_thread_id ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
 
+CREATE INDEX ix_thread_standings_week_changed_at_thread_id ON thread_standings (week, changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_week_posted_at_thread_id ON thread_standings (week, posted_at, thread_id);
+
 CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words);
 
 COMMENT ON TABLE thread_standings IS 'Where each thread stands, by its latest revision and that one''s latest decision';
@@ -1957,6 +1964,8 @@ COMMENT ON COLUMN thread_standings.revision_id IS 'Its latest revision';
 COMMENT ON COLUMN thread_standings.curation_id IS 'The latest decision about that; NULL: none';
 
 COMMENT ON COLUMN thread_standings.case_id IS 'Its case; NULL: none';
+
+COMMENT ON COLUMN thread_standings.case_revision IS 'The case''s latest revision; NULL: there is no case';
 
 COMMENT ON COLUMN thread_standings.source IS 'The community';
 

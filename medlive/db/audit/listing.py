@@ -33,7 +33,7 @@ R = TypeVar("R")
 Columns = Mapping[str, Any]  # Name → SQL expression
 Rows = Select[*tuple[Any, ...]]
 
-MOST_COUNTED: Final = 5_000
+MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 WEEKS_COUNTED: Final = 26
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
@@ -83,23 +83,44 @@ class Listing(Generic[R]):
     sorts: Columns  # Never NULL; the first is the default
     key: tuple[Any, ...]  # Unique; decides between rows that a sort leaves equal
     moment: Any  # What week, since and until are about
-    search: Callable[[str], ColumnElement[bool]]
+    search: Callable[[str], ColumnElement[bool]] | None = None
+    words: Any = None  # A tsvector that is searched instead, in thread_standings
     counts: Columns = field(default_factory=dict)  # Facets as kept in thread_counts
     count: Any = None
     required: tuple[str, ...] = ()  # Facets that must not be empty
 
-    def conditions(self, where: Filter, *, without: str = "") -> list[ColumnElement[bool]]:
-        """The conditions of a filter, less those of one facet."""
+    def conditions(self, where: Filter, matching: Any = None, *, without: str = "") -> list[Any]:
+        """The conditions of a filter, less those of one facet; `matching` stands for its words."""
         given = {name: values for name, values in where.facets().items() if name not in ("week", without)}
         found = _are_one_of(self.facets, given) + [self.facets[name] != "" for name in self.required]
-        if without != "week" and where.week:
+        if without != "week" and where.week and self.counts:
+            found += _are_one_of(self.facets, {"week": where.week})
+        elif without != "week" and where.week:
             bounds = [week_bounds(week) for week in where.week]
             found.append(or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds)))
         if where.since is not None:
             found.append(self.moment >= where.since)
         if where.until is not None:
             found.append(self.moment < where.until)
-        return [*found, self.search(where.text)] if where.text.strip() else found
+        return found if matching is None else [*found, matching]
+
+    async def match(self, session: AsyncSession, where: Filter) -> Any:
+        """The condition for a filter's words; None without any.
+
+        Few threads are found by the index of words first. PostgreSQL knows only of common words how many have
+        them, and would else look for seldom ones by going through all threads in order.
+        """
+        if not where.text.strip():
+            return None
+        if self.words is None:
+            assert self.search is not None
+            return self.search(where.text)
+        matching = words_match(self.words, where.text)
+        thread_id = self.words.class_.thread_id
+        ids = list(await session.scalars(select(thread_id).where(matching).limit(MOST_COUNTED + 1)))
+        if len(ids) > MOST_COUNTED:
+            return matching
+        return thread_id == any_(bindparam(None, ids, type_=ARRAY(Integer)))
 
     def order(self, sort: str) -> tuple[Any, ...]:
         """What rows are ordered by. Raises UsageError for an unknown sort."""
@@ -107,12 +128,16 @@ class Listing(Generic[R]):
             raise UsageError(f"unknown sort {sort[:40]!r}", hint=f"choose {', '.join(self.sorts)}")
         return (self.sorts[sort or next(iter(self.sorts))], *self.key)
 
-    def select(self, where: Filter, order: Iterable[Any], *, descending: bool) -> Rows:
+    def select(self, where: Filter, matching: Any, order: Iterable[Any], *, descending: bool) -> Rows:
         """The rows of a filter in an order, with what their keys are made of."""
         columns = [column.label(name) for name, column in self.columns.items()]
         keys = [column.label(f"key_{n}") for n, column in enumerate(order)]
         ordered = [column.desc() if descending else column.asc() for column in order]
-        return self.query.with_only_columns(*columns, *keys).where(*self.conditions(where)).order_by(*ordered)
+        return (
+            self.query.with_only_columns(*columns, *keys)
+            .where(*self.conditions(where, matching))
+            .order_by(*ordered)
+        )
 
 
 def week_bounds(week: str) -> tuple[datetime, datetime]:
@@ -155,7 +180,7 @@ async def load_page(
     """A page of the rows of a filter: the first, or what lies next to a key. Raises UsageError for a wrong key."""
     order = listing.order(sort)
     backwards = before is not None
-    query = listing.select(where, order, descending=descending != backwards)
+    query = listing.select(where, await listing.match(session, where), order, descending=descending != backwards)
     if (key := before if backwards else after) is not None:
         place, here = tuple_(*order), tuple_(*_parse_key(key, order))
         query = query.where(place < here if descending != backwards else place > here)
@@ -173,7 +198,8 @@ async def stream_rows(
     session: AsyncSession, listing: Listing[R], where: Filter, *, sort: str = "", descending: bool = True
 ) -> AsyncIterator[R]:
     """Every row of a filter in order, some hundreds in memory at a time."""
-    query = listing.select(where, listing.order(sort), descending=descending)
+    matching = await listing.match(session, where)
+    query = listing.select(where, matching, listing.order(sort), descending=descending)
     async for row in await session.stream(query, execution_options={"yield_per": 500}):
         yield read(listing.row, row)
 
@@ -188,8 +214,9 @@ async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter
     shared = [name for name in listing.facets if name not in chosen and not (kept and name == "week")]
     groups = [("", shared), *((name, [name]) for name in listing.facets if name not in shared)]
     total, capped, facets = 0, False, {name: dict[str, int]() for name in listing.facets}
+    matching = await listing.match(session, where)
     for without, names in groups:
-        rows = _kept_rows(listing, where, without) if kept else _first_rows(listing, where, without)
+        rows = _kept_rows(listing, where, without) if kept else _first_rows(listing, where, matching, without)
         found = await _sum_by(session, rows, names)
         if not without:
             total = found.pop(None, {}).get("", 0)
@@ -210,10 +237,10 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
     return query if "week" in given else query.where(week == "")
 
 
-def _first_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
+def _first_rows(listing: Listing[Any], where: Filter, matching: Any, without: str) -> Rows:
     columns = [column.label(name) for name, column in listing.facets.items()]
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
-    return query.where(*listing.conditions(where, without=without)).limit(MOST_COUNTED + 1)
+    return query.where(*listing.conditions(where, matching, without=without)).limit(MOST_COUNTED + 1)
 
 
 async def _sum_by(session: AsyncSession, rows: Rows, names: list[str]) -> dict[str | None, dict[str, int]]:

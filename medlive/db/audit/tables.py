@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, DateTime, Integer, Text, case, cast, column, func, select, table, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 
-from medlive.db.audit.listing import Filter, Listing, contains, words_match
+from medlive.db.audit.listing import Filter, Listing, contains
 from medlive.db.audit.threads import CASES, THREADS, ThreadFilter, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import AgentCallRow, ClaimEvidenceRow, ClaimVerdictRow, ReplyRow
@@ -94,7 +94,7 @@ CALLS = Listing(
     sorts={"decided": _S.changed_at},
     key=(AgentCallRow.curation_id, AgentCallRow.position),
     moment=_S.changed_at,
-    search=lambda text: words_match(_S.words, text),
+    words=_S.words,
 )  # fmt: skip
 
 
@@ -153,7 +153,7 @@ CLAIMS = Listing(
     sorts={"decided": _S.changed_at},
     key=(_C.curation_id, _C.element_id),
     moment=_S.changed_at,
-    search=lambda text: words_match(_S.words, text),
+    words=_S.words,
 )  # fmt: skip
 
 

@@ -9,8 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Filter, Listing, words_match
-from medlive.db.curation.cases import is_latest_case
+from medlive.db.audit.listing import Filter, Listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
 from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import ClaimEvidenceRow, ClaimVerdictRow, CurationRow, PassageRow
@@ -98,7 +97,7 @@ _SHARED: dict[str, Any] = {
     "sorts": {"changed": _S.changed_at, "posted": _S.posted_at},
     "key": (_S.thread_id,),
     "moment": _S.changed_at,
-    "search": lambda text: words_match(_S.words, text),
+    "words": _S.words,
     "counts": {name: getattr(ThreadCountRow, name) for name in FACETS},
     "count": ThreadCountRow.n,
 }
@@ -128,8 +127,10 @@ CASES = Listing(
     query=select()
     .select_from(_S)
     .join(CaseRow, CaseRow.id == _S.case_id)
-    .join(CaseRevisionRow, CaseRevisionRow.case_id == _S.case_id)
-    .where(is_latest_case()),
+    .join(
+        CaseRevisionRow,
+        (CaseRevisionRow.case_id == _S.case_id) & (CaseRevisionRow.revision == _S.case_revision),
+    ),
     columns={name: column for name, column in _STANDING.items() if name not in ("stage", "outcome", "reason")}
     | {name: getattr(CaseRevisionRow, name) for name in ("case_id", "revision", "query", "publishable")}
     | {"status_reason": CaseRow.status_reason, "theme": type_coerce(CaseRevisionRow.theme, Text)},

@@ -17,10 +17,19 @@ class ThreadStandingRow(Base):
     __table_args__ = (
         Index(None, "changed_at", "thread_id"),
         Index(None, "posted_at", "thread_id"),
+        Index(None, "week", "changed_at", "thread_id"),
+        Index(None, "week", "posted_at", "thread_id"),
         Index(None, "source", "changed_at", "thread_id"),
         Index(None, "stage", "reason", "changed_at", "thread_id"),
         Index(None, "specialty", "changed_at", "thread_id", postgresql_where="specialty <> ''"),
         Index("ix_thread_standings_cases", "changed_at", "thread_id", postgresql_where="status <> ''"),
+        Index(
+            "ix_thread_standings_cases_source",
+            "source",
+            "changed_at",
+            "thread_id",
+            postgresql_where="status <> ''",
+        ),
         Index(None, "status", "changed_at", "thread_id", postgresql_where="status <> ''"),
         Index(None, "curation_id"),
         Index(None, "words", postgresql_using="gin"),
@@ -31,6 +40,7 @@ class ThreadStandingRow(Base):
     revision_id: Mapped[int] = column("Its latest revision")
     curation_id: Mapped[int | None] = column("The latest decision about that; NULL: none")
     case_id: Mapped[str | None] = column("Its case; NULL: none")
+    case_revision: Mapped[int | None] = column("The case's latest revision; NULL: there is no case")
     source: Mapped[str] = column("The community")
     language: Mapped[str] = column("en, zh or what the source says; empty: it does not say")
     stage: Mapped[str] = column("filters, screener, validator, controller, rubric or case")
