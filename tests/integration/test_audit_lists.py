@@ -168,8 +168,8 @@ INSERT INTO procrastinate_jobs (queue_name, task_name, args)
     SELECT 'curation', 'task', '{}' FROM generate_series(1, 15) AS i;
 UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id % 2 = 0;
 SET LOCAL session_replication_role = replica;
-INSERT INTO thread_standings SELECT i, i, i, NULL, NULL, 's' || i % 3, 'en', 'validator', 'rejected', 'contradicted',
-    'm', '', '', to_char(at AT TIME ZONE 'UTC', 'IYYY."W"IW'), at, now(), ''
+INSERT INTO thread_standings SELECT i, i, i, NULL, NULL, 's' || i % 3, 'en', 'validator', 'rejected',
+    'contradicted', 'm', '', '', to_char(at AT TIME ZONE 'UTC', 'IYYY."W"IW'), at, now(), ''
     FROM generate_series(1, 20) AS i, LATERAL (SELECT now() - i % 5 * interval '3 days' AS at) AS decided;
 INSERT INTO threads (id, source, thread_id, url) OVERRIDING SYSTEM VALUE
     SELECT i, 's' || i % 3, 't' || i, '' FROM generate_series(1, 20) AS i;
