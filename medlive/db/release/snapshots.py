@@ -1,7 +1,7 @@
 """Snapshots: begun and fixed, frozen, and what is recorded of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from datetime import datetime
 from typing import Any
 
@@ -150,7 +150,9 @@ async def find_snapshot(session: AsyncSession, version: str) -> SnapshotInfo | N
 
 async def list_snapshots(session: AsyncSession) -> list[SnapshotInfo]:
     """Every snapshot, newest first."""
-    rows = await session.scalars(select(SnapshotRow).order_by(SnapshotRow.version.desc()))
+    # Not their manifests, which are long.
+    columns = [getattr(SnapshotRow, field.name) for field in fields(SnapshotInfo)]
+    rows = await session.execute(select(*columns).order_by(SnapshotRow.version.desc()))
     return [read(SnapshotInfo, row) for row in rows]
 
 

@@ -16,9 +16,9 @@ TAGS = {
 ATTRIBUTES = {"href", "src", "alt", "title", "class", "start", "tabindex"}
 PIECES = (
     "# ", "## ", "> ", "- ", "1. ", "\n", "\n\n", "|a|b|\n|-|-:|\n|1|2|\n", "```\n", "`", "**",
-    "[x](javascript:y)", "![x](data:text/html,y)", "<script>alert(1)</script>", "<details>", "</details>", "<summary>x</summary>",
-    "<summary onclick=x>", '<p style="x">', "<!-- ", "<style>", "&lt;script>", "---\n", "> [!WARNING]\n", "text",
-    "<",
+    "[x](javascript:y)", "![x](data:text/html,y)", "<script>alert(1)</script>", "<details>", "</details>",
+    "<summary>x</summary>", "<summary onclick=x>", '<p style="x">', "<!-- ", "<style>", "&lt;script>", "---\n",
+    "> [!WARNING]\n", "text", "<",
 )  # fmt: skip
 
 
