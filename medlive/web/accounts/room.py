@@ -81,7 +81,7 @@ async def sign_in(
     return await _enter(request, site, account, next)
 
 
-@router.post("/sign-out", dependencies=_FORM)
+@router.post("/sign-out")
 async def sign_out(request: Request, site: SiteOf, account: Signed, everywhere: Text = "") -> Response:
     """End this browser's session, or every one of the account."""
     async with site.database.begin() as session:
