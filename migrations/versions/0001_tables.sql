@@ -1931,9 +1931,15 @@ CREATE TABLE thread_standings (
     CONSTRAINT fk_thread_standings_thread_id FOREIGN KEY(thread_id) REFERENCES threads (id) ON DELETE CASCADE
 );
 
-CREATE INDEX ix_thread_standings_cases ON thread_standings (changed_at, thread_id) WHERE status <> '';
+CREATE INDEX ix_cases_changed_at ON thread_standings (changed_at, thread_id) WHERE status <> '';
 
-CREATE INDEX ix_thread_standings_cases_source ON thread_standings (source, changed_at, thread_id) WHERE status <> '';
+CREATE INDEX ix_cases_posted_at ON thread_standings (posted_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_source_changed_at ON thread_standings (source, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_specialty_changed_at ON thread_standings (specialty, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_status_changed_at ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
 
 CREATE INDEX ix_thread_standings_changed_at_thread_id ON thread_standings (changed_at, thread_id);
 
@@ -1943,11 +1949,11 @@ CREATE INDEX ix_thread_standings_posted_at_thread_id ON thread_standings (posted
 
 CREATE INDEX ix_thread_standings_source_changed_at_thread_id ON thread_standings (source, changed_at, thread_id);
 
-CREATE INDEX ix_thread_standings_specialty_changed_at_thread_id ON thread_standings (specialty, changed_at, thread_id) WHERE specialty <> '';
+CREATE INDEX ix_thread_standings_source_posted_at_thread_id ON thread_standings (source, posted_at, thread_id);
 
-CREATE INDEX ix_thread_standings_stage_reason_changed_at_thread_id ON thread_standings (stage, reason, changed_at, thread_id);
+CREATE INDEX ix_thread_standings_reason_changed_at_thread_id ON thread_standings (reason, changed_at, thread_id);
 
-CREATE INDEX ix_thread_standings_status_changed_at_thread_id ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
+CREATE INDEX ix_thread_standings_reason_posted_at_thread_id ON thread_standings (reason, posted_at, thread_id);
 
 CREATE INDEX ix_thread_standings_week_changed_at_thread_id ON thread_standings (week, changed_at, thread_id);
 

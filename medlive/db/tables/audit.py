@@ -15,25 +15,21 @@ class ThreadStandingRow(Base):
 
     __tablename__ = "thread_standings"
     __table_args__ = (
-        Index(None, "changed_at", "thread_id"),
-        Index(None, "posted_at", "thread_id"),
-        Index(None, "week", "changed_at", "thread_id"),
-        Index(None, "week", "posted_at", "thread_id"),
-        Index(None, "source", "changed_at", "thread_id"),
-        Index(None, "stage", "reason", "changed_at", "thread_id"),
-        Index(None, "specialty", "changed_at", "thread_id", postgresql_where="specialty <> ''"),
-        Index("ix_thread_standings_cases", "changed_at", "thread_id", postgresql_where="status <> ''"),
-        Index(
-            "ix_thread_standings_cases_source",
-            "source",
-            "changed_at",
-            "thread_id",
-            postgresql_where="status <> ''",
+        *(
+            Index(None, *facet, sort, "thread_id")
+            for sort in ("changed_at", "posted_at")
+            for facet in ((), ("week",), ("source",), ("reason",))
         ),
-        Index(None, "status", "changed_at", "thread_id", postgresql_where="status <> ''"),
+        *(
+            Index(f"ix_cases_{'_'.join(names)}", *names, "thread_id", postgresql_where="status <> ''")
+            for names in (
+                ("changed_at",), ("posted_at",), ("source", "changed_at"), ("specialty", "changed_at"),
+                ("status", "changed_at"),
+            )
+        ),
         Index(None, "curation_id"),
         Index(None, "words", postgresql_using="gin"),
-    )
+    )  # fmt: skip
     thread_id: Mapped[int] = column(
         "The thread", ForeignKey("threads.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )

@@ -101,7 +101,6 @@ async def run_curation(
                 "endpoints": [asdict(state) for state in pipeline.endpoints.states()],
             }  # fmt: skip
         async with database.begin() as session:
-            await sum_counts(session)
             rows = await funnel(session)
         # The gates are the slowest part of a freeze, so their verdicts are computed here.
         await check_ready(database)
@@ -342,6 +341,8 @@ async def filter_pending(
         passed += len(queue)
         rejected += len(results) - len(queue)
         tick(passed + rejected)
+    async with database.begin() as session:
+        await sum_counts(session)
     return passed, rejected
 
 
