@@ -119,6 +119,8 @@ def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:
         return
     shown = [[_short(value) for value in row] for row in pick(rows, names)]
     print_table([name.replace("_", " ") for name in names.split()], shown)
+    if not rows:
+        say("nothing matches; --counts says what there is")
     for option in ("before", "after"):
         if key := getattr(page, option):
             say(f"more: --{option} '{key}'")

@@ -16,6 +16,7 @@ from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.service.audit import cells, without_identifiers
 from tests.support.scripted import THREAD
 
 CHAIN = digest_text("chain")
@@ -250,3 +251,13 @@ async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> No
             await load_page(session, THREADS, ThreadFilter(), after=key)
         with pytest.raises(UsageError, match="unknown sort"):
             await load_page(session, THREADS, ThreadFilter(), sort="words")
+
+
+def test_no_cell_is_a_formula_and_no_title_names_a_person() -> None:
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    title = "=HYPERLINK(1) of Dr. John Smith"
+    item = ThreadItem("s", "-1", title, "en", "case", "kept", "", "", ("+a", "b"), "m", None, "2026.W05", at, at)
+    [shown] = without_identifiers([item])
+    assert "Smith" not in shown.title
+    assert cells(shown)[1:3] == ["'-1", "'" + shown.title]
+    assert cells(shown)[8:11] == ["'+a\nb", "m", ""]

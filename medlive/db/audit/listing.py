@@ -222,7 +222,7 @@ async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter
             total = found.pop(None, {}).get("", 0)
             capped = not kept and total > MOST_COUNTED
         facets |= {name: values for name, values in found.items() if name is not None}
-    return Counts(min(total, total if kept else MOST_COUNTED), facets, capped)
+    return Counts(MOST_COUNTED if capped else total, facets, capped)
 
 
 def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
