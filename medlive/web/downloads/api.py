@@ -13,8 +13,8 @@ from medlive.db.release.downloads import list_downloads, total_downloads
 from medlive.snapshot.diff import CaseDiff, FieldEdit
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
-from medlive.web.downloads.catalog import Offer, load_public_errata, totals_of
-from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, offer_of
+from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
+from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import Leaderboard, load_leaderboard
 
 _MISSING: Final[dict[int | str, dict[str, Any]]] = {404: {"description": "The site shows no such snapshot."}}
@@ -121,40 +121,40 @@ class DownloadDay(BaseModel):
     count: int
 
 
-def _summary(offer: Offer) -> dict[str, Any]:
-    release = offer.release
+def _summary(shown: ShownSnapshot) -> dict[str, Any]:
+    release = shown.release
     manifest = release.manifest
     return {
-        "version": offer.version, "digest": release.digest, "parent": manifest.parent,
+        "version": shown.version, "digest": release.digest, "parent": manifest.parent,
         "created_at": manifest.created_at, "cases": manifest.counts.cases, "criteria": manifest.counts.criteria,
         "signed": manifest.signing is not None, "publishable": manifest.publishable,
-        "withdrawn": offer.withdrawn, "url": f"/{release.folder}/",
+        "withdrawn": shown.withdrawn, "url": f"/{release.folder}/",
     }  # fmt: skip
 
 
 @router.get("/snapshots")
 async def list_snapshots(catalog: TheCatalog) -> list[SnapshotSummary]:
     """Every snapshot, newest first."""
-    return [SnapshotSummary.model_validate(_summary(offer)) for offer in catalog.offers]
+    return [SnapshotSummary.model_validate(_summary(shown)) for shown in catalog.snapshots]
 
 
 @router.get("/snapshots/{version}", responses=_MISSING)
 async def get_snapshot(version: VersionOrLatest, site: TheSite, catalog: TheCatalog) -> SnapshotDetail:
     """A snapshot with its counts and files; "latest" is the newest that is given out whole."""
-    offer = catalog.latest if version == "latest" else offer_of(catalog, version)
-    if offer is None:
+    shown = catalog.latest if version == "latest" else find_shown(catalog, version)
+    if shown is None:
         raise HTTPException(404)
     async with site.database.begin() as session:
-        downloads = totals_of(await total_downloads(session), offer.version)
+        downloads = totals_of(await total_downloads(session), shown.version)
     files = [
         {
             "name": name, "size": entry.size, "sha256": entry.sha256, "rows": entry.rows,
-            "url": f"/{offer.release.folder}/{name}", "downloads": downloads.get(name, 0),
+            "url": f"/{shown.release.folder}/{name}", "downloads": downloads.get(name, 0),
         }
-        for name, entry in offer.release.files.items()
+        for name, entry in shown.release.files.items()
     ]  # fmt: skip
-    counts = offer.release.manifest.counts
-    return SnapshotDetail.model_validate(_summary(offer) | {"counts": counts, "files": files})
+    counts = shown.release.manifest.counts
+    return SnapshotDetail.model_validate(_summary(shown) | {"counts": counts, "files": files})
 
 
 @router.get("/diff", responses=_MISSING | _GONE)

@@ -1,6 +1,7 @@
 """Which snapshots are given out: frozen in the database, publishable, and here with the bytes that were frozen."""
 
 import asyncio
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
@@ -20,11 +21,12 @@ from medlive.snapshot.errata import ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.web.site import Site
 
+_log: Final = logging.getLogger(__name__)
 _WITH_ROWS: Final = ("data/", "livemedbench.json")
 
 
 @dataclass(frozen=True, slots=True)
-class Offer:
+class ShownSnapshot:
     """A snapshot that the site shows."""
 
     info: SnapshotInfo
@@ -46,26 +48,26 @@ class Offer:
 class Catalog:
     """The snapshots that the site shows, newest first."""
 
-    offers: tuple[Offer, ...]
+    snapshots: tuple[ShownSnapshot, ...]
 
-    def find(self, version: str) -> Offer | None:
+    def find(self, version: str) -> ShownSnapshot | None:
         """Return a snapshot; None if the site does not show it."""
-        return next((offer for offer in self.offers if offer.version == version), None)
+        return next((shown for shown in self.snapshots if shown.version == version), None)
 
     @property
-    def latest(self) -> Offer | None:
+    def latest(self) -> ShownSnapshot | None:
         """The newest whose files may all be given out."""
         return next(iter(self.given_out), None)
 
     @property
-    def given_out(self) -> tuple[Offer, ...]:
+    def given_out(self) -> tuple[ShownSnapshot, ...]:
         """Those whose files may all be given out."""
-        return tuple(offer for offer in self.offers if not offer.withdrawn)
+        return tuple(shown for shown in self.snapshots if not shown.withdrawn)
 
     @property
     def releases(self) -> list[Release]:
         """The releases whose files may all be given out."""
-        return [offer.release for offer in self.given_out]
+        return [shown.release for shown in self.given_out]
 
 
 async def load_catalog(site: Site) -> Catalog:
@@ -73,42 +75,45 @@ async def load_catalog(site: Site) -> Catalog:
     async with site.database.begin() as session:
         infos = await list_snapshots(session)
         withdrawn = await must_not_be_given_out(session)
-    shown = [i for i in infos if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)]
-    return await asyncio.to_thread(_offers, site.snapshots, shown, withdrawn)
+    frozen = [i for i in infos if i.state is SnapshotState.FROZEN and (i.publishable or site.preview)]
+    return await asyncio.to_thread(_shown_snapshots, site.snapshots, frozen, withdrawn)
 
 
-def _offers(root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]) -> Catalog:
-    offers = []
+def _shown_snapshots(root: Path, infos: list[SnapshotInfo], withdrawn: frozenset[str]) -> Catalog:
+    snapshots = []
     for info in infos:
         folder = root / folder_name(info.version)
         try:
-            sums = FolderTarget(root).read(f"{folder.name}/{SUMS}")
-        except UsageError:
-            continue
-        # What lies here under the name may be damaged, or of another database.
-        if sums is not None and digest_bytes(sums) == info.sums_digest:
+            sums = FolderTarget(root).read(f"{folder.name}/{SUMS}") or b""
+            # What lies here under the name may be damaged, or of another database.
+            if digest_bytes(sums) != info.sums_digest:
+                raise CheckFailed(f"{folder} does not hold what was frozen")
             release = _release(root, info.version, sums)
-            if release is not None:
-                offers.append(Offer(info, release, folder, info.version in withdrawn))
-    return Catalog(tuple(offers))
+        except (CheckFailed, UsageError) as exc:
+            _warn_once(info.version, exc.message)
+            continue
+        snapshots.append(ShownSnapshot(info, release, folder, info.version in withdrawn))
+    return Catalog(tuple(snapshots))
 
 
 @lru_cache(maxsize=512)
-def _release(root: Path, version: str, sums: bytes) -> Release | None:
-    try:
-        return read_release(FolderTarget(root), version, sums)
-    except (CheckFailed, UsageError):
-        return None
+def _release(root: Path, version: str, sums: bytes) -> Release:
+    return read_release(FolderTarget(root), version, sums)
+
+
+@lru_cache(maxsize=512)
+def _warn_once(version: str, why: str) -> None:
+    _log.warning("snapshot %s is not shown: %s", version, why)
 
 
 async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
     """The published errata, of the snapshots that the site shows; none where the file is missing or damaged."""
-    shown = {offer.version for offer in catalog.offers}
+    versions = {shown.version for shown in catalog.snapshots}
     try:
         errata = await asyncio.to_thread(load_errata, site.snapshots / ERRATA)
     except BadInput:
         return Errata()
-    return Errata(entries=tuple(entry for entry in errata.entries if shown.intersection(entry.snapshots)))
+    return Errata(entries=tuple(entry for entry in errata.entries if versions.intersection(entry.snapshots)))
 
 
 def totals_of(totals: Mapping[tuple[str, str], int], version: str) -> dict[str, int]:

@@ -9,7 +9,7 @@ from typing import Annotated, Final
 from fastapi import Depends, HTTPException
 
 from medlive.snapshot.diff import SnapshotDiff, diff_snapshots
-from medlive.web.downloads.catalog import Catalog, Offer, load_catalog
+from medlive.web.downloads.catalog import Catalog, ShownSnapshot, load_catalog
 from medlive.web.site import Site, site_of
 
 MOST_LISTED: Final = 100
@@ -25,16 +25,16 @@ async def _catalog(site: TheSite) -> Catalog:
 TheCatalog = Annotated[Catalog, Depends(_catalog)]
 
 
-def offer_of(catalog: Catalog, version: str) -> Offer:
+def find_shown(catalog: Catalog, version: str) -> ShownSnapshot:
     """Return a snapshot that the site shows. Raises HTTPException 404."""
-    if (offer := catalog.find(version)) is None:
+    if (shown := catalog.find(version)) is None:
         raise HTTPException(404)
-    return offer
+    return shown
 
 
 async def find_diff(catalog: Catalog, old: str, new: str) -> SnapshotDiff:
     """Compare two snapshots. Raises HTTPException 404, or 410 where one is no longer given out."""
-    first, second = offer_of(catalog, old), offer_of(catalog, new)
+    first, second = find_shown(catalog, old), find_shown(catalog, new)
     if first.withdrawn or second.withdrawn:
         raise HTTPException(410)
     digests = first.release.digest, second.release.digest

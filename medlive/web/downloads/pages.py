@@ -9,7 +9,7 @@ from markupsafe import Markup
 from medlive.db.runs import Evaluation
 from medlive.snapshot.diff import SnapshotDiff
 from medlive.snapshot.errata import Erratum
-from medlive.web.downloads.catalog import Offer
+from medlive.web.downloads.catalog import ShownSnapshot
 from medlive.web.downloads.leaderboard import Ranking
 from medlive.web.pages import Page
 
@@ -19,8 +19,8 @@ class IndexPage(Page):
     """Every snapshot, newest first."""
 
     template = "downloads/index.html"
-    offers: Sequence[Offer]
-    latest: Offer | None
+    snapshots: Sequence[ShownSnapshot]
+    latest: ShownSnapshot | None
     address: str  # Of the site, for `medlive snapshot fetch --from`
     key: bool  # Whether the newest snapshot names a key
     downloads: int  # Of files, in all
@@ -32,7 +32,7 @@ class SnapshotPage(Page):
     """One snapshot: its files with digests and downloads, its card, and what is known of it since."""
 
     template = "downloads/snapshot.html"
-    offer: Offer
+    shown: ShownSnapshot
     address: str
     parent: str | None  # The parent, where the site shows it
     downloads: Mapping[str, int]

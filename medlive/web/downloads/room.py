@@ -24,7 +24,7 @@ from medlive.web.downloads import api
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import load_public_errata, totals_of
 from medlive.web.downloads.files import send_file
-from medlive.web.downloads.find import MOST_LISTED, TheCatalog, TheSite, find_diff, offer_of
+from medlive.web.downloads.find import MOST_LISTED, TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import load_leaderboard
 from medlive.web.downloads.pages import (
     ApiPage,
@@ -57,7 +57,7 @@ async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Respons
         week = sum(row.count for row in await list_downloads(session, today - timedelta(days=6)))
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    return render(request, IndexPage(catalog.offers, latest, _address(request), key, total, week))
+    return render(request, IndexPage(catalog.snapshots, latest, _address(request), key, total, week))
 
 
 @router.api_route("/index.html", methods=_READ)
@@ -70,9 +70,9 @@ async def index_file() -> Response:
 @router.api_route("/latest/{name:path}", methods=_READ)
 async def latest(catalog: TheCatalog, name: str = "") -> Response:
     """The same file of the newest snapshot."""
-    if (offer := catalog.latest) is None:
+    if (shown := catalog.latest) is None:
         raise HTTPException(404)
-    return RedirectResponse(f"/{offer.release.folder}/{quote(name)}", 307, headers={"Cache-Control": MUTABLE})
+    return RedirectResponse(f"/{shown.release.folder}/{quote(name)}", 307, headers={"Cache-Control": MUTABLE})
 
 
 @router.api_route(f"/{LATEST}", methods=_READ)
@@ -114,7 +114,7 @@ async def errata(request: Request, site: TheSite, catalog: TheCatalog) -> Respon
 async def diff(request: Request, catalog: TheCatalog, old: str = "", new: str = "") -> Response:
     """What changed between two snapshots."""
     found = await find_diff(catalog, old, new) if old and new else None
-    versions = [offer.version for offer in catalog.given_out]
+    versions = [shown.version for shown in catalog.given_out]
     return render(request, DiffPage(versions, old, new, found, MOST_LISTED))
 
 
@@ -123,7 +123,7 @@ async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> R
     """The rankings of verified bundles, and the reports."""
     found = await asyncio.to_thread(load_leaderboard, site.settings.home)
     reports = [
-        offer.version for offer in catalog.given_out if (_report(site, offer.version) / "index.html").is_file()
+        shown.version for shown in catalog.given_out if (_report(site, shown.version) / "index.html").is_file()
     ]
     return render(request, LeaderboardPage(found.rankings, reports))
 
@@ -131,10 +131,10 @@ async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> R
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
 async def report_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
     """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME."""
-    offer = offer_of(catalog, version)
-    if offer.withdrawn:  # its pages show the cases
+    shown = find_shown(catalog, version)
+    if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
-    path = await asyncio.to_thread(_plain_path, _report(site, offer.version), name or "index.html")
+    path = await asyncio.to_thread(_plain_path, _report(site, shown.version), name or "index.html")
     if path is None:
         raise HTTPException(404)
     return await send_file(request, path, cache_control=MUTABLE, policy=_REPORT_POLICY)
@@ -156,26 +156,26 @@ def _plain_path(root: Path, name: str) -> Path | None:
 @router.api_route("/medlive-{version}", methods=_READ)
 async def without_slash(version: str, catalog: TheCatalog) -> Response:
     """The card's relative links need the slash."""
-    return RedirectResponse(f"/{offer_of(catalog, version).release.folder}/", 308)
+    return RedirectResponse(f"/{find_shown(catalog, version).release.folder}/", 308)
 
 
 @router.api_route("/medlive-{version}/", methods=_READ)
 async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCatalog) -> Response:
     """One snapshot."""
-    offer = offer_of(catalog, version)
+    shown = find_shown(catalog, version)
     async with site.database.begin() as session:
         totals = await total_downloads(session)
-        evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == offer.version]
-    parent = offer.release.manifest.parent
-    card = await asyncio.to_thread((offer.folder / "README.md").read_text, "utf-8")
+        evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == shown.version]
+    parent = shown.release.manifest.parent
+    card = await asyncio.to_thread((shown.folder / "README.md").read_text, "utf-8")
     page = SnapshotPage(
-        offer=offer,
+        shown=shown,
         address=_address(request),
         parent=parent if parent is not None and (found := catalog.find(parent)) and not found.withdrawn else None,
-        downloads=totals_of(totals, offer.version),
-        errata=(await load_public_errata(site, catalog)).affecting(offer.version),
+        downloads=totals_of(totals, shown.version),
+        errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
-        has_report=not offer.withdrawn and (_report(site, offer.version) / "index.html").is_file(),
+        has_report=not shown.withdrawn and (_report(site, shown.version) / "index.html").is_file(),
         card=card_html(card),
     )
     return render(request, page)
@@ -184,14 +184,14 @@ async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCa
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)
 async def snapshot_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
     """A file of a snapshot, with the digest that was frozen."""
-    offer = offer_of(catalog, version)
-    if (entry := offer.release.files.get(name)) is None:
+    shown = find_shown(catalog, version)
+    if (entry := shown.release.files.get(name)) is None:
         raise HTTPException(404)
-    if offer.withdrawn and offer.holds_rows(name):
+    if shown.withdrawn and shown.holds_rows(name):
         raise HTTPException(410)
     # Figures are shown by pages.
-    count = None if name.startswith("figures/") else partial(_count, site, offer.version, name)
-    return await send_file(request, offer.folder / name, expected=entry.sha256, count=count)
+    count = None if name.startswith("figures/") else partial(_count, site, shown.version, name)
+    return await send_file(request, shown.folder / name, expected=entry.sha256, count=count)
 
 
 async def _count(site: Site, version: str, name: str) -> None:
