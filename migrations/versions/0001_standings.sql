@@ -16,7 +16,9 @@ $$;
 
 CREATE FUNCTION medlive_refresh_standings(ids integer[]) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    -- Whoever changes one of these threads at this moment is waited for; what they did is seen below.
+    -- Whoever changes one of these threads at this moment is waited for; what they did is seen below. The case comes
+    -- first: a review has locked it already.
+    PERFORM FROM cases WHERE thread_id = ANY (ids) ORDER BY thread_id FOR NO KEY UPDATE;
     PERFORM FROM thread_standings WHERE thread_id = ANY (ids) ORDER BY thread_id FOR UPDATE;
     INSERT INTO thread_standings AS standing (
         thread_id, revision_id, curation_id, case_id, case_revision, source, language, stage, outcome, reason, engine, specialty,

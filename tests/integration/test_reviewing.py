@@ -17,12 +17,12 @@ from sqlalchemy import text
 from medlive.config import Settings
 from medlive.curation.chain import CurationSettings
 from medlive.curation.model import Outcome, Reason
-from medlive.db.curation.cases import latest_case
+from medlive.db.curation.cases import latest_case, lock_case, set_status
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
-from medlive.db.tables.release import ReviewAction
+from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
@@ -301,6 +301,24 @@ async def test_what_a_person_edited_is_not_replaced_in_silence(database: Databas
     assert await status_of(database, held) == "held"
     async with database.begin() as session:
         assert "a person edited it" in (await list_held(session))[0].status_reason
+
+
+async def test_a_review_and_a_decision_about_one_case_take_turns(database: Database, held: str) -> None:
+    """Both change the case and where its thread stands: in one order, or each would wait for the other."""
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    async with database.begin() as session:
+        revision = await session.scalar(text("SELECT revision_id FROM curations"))
+    other = replace(pipeline(database, "m-2"), digest=digest_text("x"))
+    async with database.begin() as session:
+        await lock_case(session, held)
+        deciding = asyncio.create_task(curate_revision(other, revision))
+        while not await session.scalar(waiting):
+            await session.execute(text("SELECT pg_sleep(0.05)"))
+        await set_status(session, held, CaseStatus.REJECTED, "rejected by a person: x")
+    assert (await deciding).outcome is Outcome.HELD
+    async with database.begin() as session:
+        standing = await session.execute(text("SELECT status, outcome FROM thread_standings"))
+    assert standing.all() == [("held", "held")]
 
 
 def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
