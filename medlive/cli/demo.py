@@ -62,7 +62,8 @@ def command(
     }  # fmt: skip
     print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
     if not as_json:
-        print(f"Done in {time.perf_counter() - started:.1f} s.")
+        print(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")
+        print(f"MEDLIVE_HOME={settings.home} medlive serve --preview")
 
 
 def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool) -> None:
@@ -99,4 +100,3 @@ def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *,
     print(f"report    {done.report}")
     inspect = f"MEDLIVE_HOME={paths['home']} medlive"
     print(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
-    print(f"open      {inspect} serve --preview")

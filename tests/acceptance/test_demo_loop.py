@@ -185,3 +185,22 @@ def test_a_second_run_adds_nothing_and_pays_nothing(loop: Loop) -> None:
     assert second["snapshot"] == {**first["snapshot"], "already_frozen": True}
     assert loop.files[0] == loop.files[1]
     assert second["scores"]["models"] == first["scores"]["models"]
+
+
+def test_its_snapshot_is_served_as_a_preview_and_fetched_again(loop: Loop, tmp_path: Path) -> None:
+    """The command that the demo ends with; without `--preview` nothing is given out: it is not publishable."""
+    version = loop.first.json["snapshot"]["version"]
+    for options, status in (((), 2), (("--preview",), 0)):
+        server = loop.instance.start("serve", "--part", "public", "--port", "0", *options)
+        try:
+            assert server.stderr is not None
+            address = server.stderr.readline().split()[2]
+            fetched = loop.instance.run(
+                "snapshot", "fetch", "latest", "--from", address, "--out", tmp_path, status=status
+            )
+            assert (f"medlive {version}" in fetched.out) == (status == 0)
+        finally:
+            server.terminate()
+            done = loop.instance.finish(server)
+        assert done.status == 0
+    assert _files(tmp_path / f"medlive-{version}") == loop.files[0]
