@@ -22,10 +22,12 @@ from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
 from medlive.digest import digest_text
 from medlive.errors import BadInput
+from medlive.evaluation.scoring.score import load_graded, score_runs
 from medlive.integrity.folder import SUMS, sha256
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.publish import prepare_release, publish
 from medlive.publishing.target import FolderTarget
+from medlive.report.tables import scores_json
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.describe.feed import Place
 from medlive.snapshot.errata import WithdrawalKind
@@ -34,6 +36,7 @@ from medlive.web.serving import serve_web
 from medlive.web.site import Site
 from tests.integration.test_db_stores import make_case
 from tests.support.releases import case, release
+from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import Line, build_line
 
 OLD, MIDDLE, NEW = "2026.W43", "2026.W44", "2026.W45"
@@ -333,6 +336,26 @@ async def test_pages_escape_what_models_and_bundles_are_called(served: Served) -
         assert "<script>alert" not in page
     ranking = (await served.http.get("/api/v1/leaderboard")).json()["rankings"][0]
     assert ranking["scores"]["models"][0]["model"] == HOSTILE
+
+
+async def test_the_leaderboard_shows_scores_as_they_are_printed(served: Served, tmp_path: Path) -> None:
+    cases = made_cases(12, months=2)
+    runs = [made_run(cases, tmp_path / name, name, share) for name, share in (("good", 0.9), ("poor", 0.2))]
+    table = score_runs([load_graded(run) for run in runs], draws=100)
+    about = {
+        "snapshot": NEW,
+        "cases": 12,
+        "template": {"name": "open"},
+        "grader": {"model": "g", "mode": "rubric"},
+    }
+    board = {"rankings": [{"conditions": about, "scores": scores_json(table), "bundles": []}]}
+    (served.settings.home / "leaderboard.json").write_text(json.dumps(board))
+    page = (await served.http.get("/leaderboard")).text
+    for model in table.models:
+        figures = [model.overall.mean, model.overall.low, model.overall.high]
+        mean, low, high = (f"{100 * figure:.1f}" for figure in figures if figure is not None)
+        assert f">{mean}</td>" in page
+        assert f">{low} to {high}</td>" in page
 
 
 async def test_a_report_is_kept_to_its_folder(served: Served) -> None:

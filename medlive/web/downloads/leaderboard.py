@@ -42,8 +42,8 @@ class Score(_Read):
 
     n: int
     mean: float | None
-    low: float | None = None
-    high: float | None = None
+    ci_low: float | None = None
+    ci_high: float | None = None
 
 
 class Model(_Read):
