@@ -1,6 +1,5 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
-import csv
 import sys
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
@@ -102,12 +101,11 @@ async def _load(session: Any, listing: "Listing[Any]", where: Any, view: View) -
 
 async def _print_csv(session: Any, listing: "Listing[Any]", where: Any, view: View) -> None:
     from medlive.db.audit.listing import stream_rows
-    from medlive.service.audit import cells, without_identifiers
+    from medlive.service.audit import stream_csv
 
-    writer = csv.writer(sys.stdout, quoting=csv.QUOTE_ALL, lineterminator="\n")
-    writer.writerow([f.name for f in fields(listing.row)])
-    async for row in stream_rows(session, listing, where, sort=view.sort, descending=not view.ascending):
-        writer.writerow(cells(without_identifiers([row])[0]))
+    rows = stream_rows(session, listing, where, sort=view.sort, descending=not view.ascending)
+    async for line in stream_csv(rows, listing.row):
+        sys.stdout.write(line)
 
 
 def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:

@@ -9,8 +9,8 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption, ThreadArgument, split_name
-from medlive.cli.output import attributes, print_result, print_table, say, wait_for, with_database, with_session
-from medlive.config import Settings, load_settings
+from medlive.cli.output import attributes, print_result, print_table, say, with_database, with_session
+from medlive.config import Settings
 from medlive.curation.model import Reason
 from medlive.errors import UsageError
 
@@ -57,7 +57,7 @@ def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
     from medlive.cli.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
-    found: dict[str, Any] = wait_for(inspect_case(load_settings().settings, case_id))
+    found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id))
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
     print_result(found, as_json, lambda: show_thread(name, found))
 

@@ -7,8 +7,7 @@ from typer import Argument, Option
 
 from medlive.cli.listing import Places, View, Window, print_list
 from medlive.cli.options import JsonOption, ThreadArgument, grouped, split_name
-from medlive.cli.output import pick, print_json, print_result, print_table, wait_for, with_database
-from medlive.config import load_settings
+from medlive.cli.output import pick, print_json, print_result, print_table, with_database, with_session
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
@@ -32,7 +31,7 @@ def show(thread: ThreadArgument, as_json: JsonOption = False) -> None:
 
     source, thread_id = split_name(thread)
     try:
-        found: dict[str, Any] = wait_for(inspect_thread(load_settings().settings, source, thread_id))
+        found: dict[str, Any] = with_session(lambda session: inspect_thread(session, source, thread_id))
     except ThreadTakenDown as gone:
         if as_json:
             taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}

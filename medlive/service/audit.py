@@ -1,7 +1,10 @@
 """What the audit room and the `list` commands show beside the rows themselves."""
 
-from collections.abc import Iterable
-from dataclasses import fields, replace
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
 from typing import Any, Final, TypeVar
 
@@ -34,6 +37,25 @@ def without_identifiers(rows: Iterable[R]) -> list[R]:
         replace(row, title=redact(row.title, row.language or None)) if isinstance(row, ThreadItem) else row
         for row in rows
     ]
+
+
+async def stream_csv(rows: AsyncIterator[Any], row: type[Any]) -> AsyncIterator[str]:
+    """Rows of a type as lines of CSV under a heading, without identifiers and formulas."""
+    line = io.StringIO()
+    writer = csv.writer(line, quoting=csv.QUOTE_ALL, lineterminator="\n")
+    writer.writerow([field.name for field in fields(row)])
+    async for found in rows:
+        writer.writerow(cells(without_identifiers([found])[0]))
+        yield line.getvalue()
+        line.seek(0)
+        line.truncate()
+    yield line.getvalue()
+
+
+async def stream_jsonl(rows: AsyncIterator[Any]) -> AsyncIterator[str]:
+    """Rows as lines of JSON, without identifiers."""
+    async for found in rows:
+        yield json.dumps(asdict(without_identifiers([found])[0]), ensure_ascii=False, default=str) + "\n"
 
 
 def cells(row: Any) -> list[str]:

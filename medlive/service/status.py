@@ -11,6 +11,7 @@ from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
+from medlive.db.session import Database
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
@@ -23,23 +24,16 @@ async def read_steps(settings: Settings) -> list[dict[str, Any]]:
         return [step_as_json(state) for state in await read_states(database, settings, now())]
 
 
-async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values.
+async def read_health(database: Database, settings: Settings, moment: datetime) -> dict[str, Any]:
+    """Sources and weekly steps as JSON values, and whether a scheduler runs.
 
     "problems" has one line for each thing a person must look at: a quarantined source, an overdue step.
     """
-    from medlive.evidence.manifest import describe_retriever  # imports NumPy
-
-    moment = clock()
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            rows = await funnel(session)
-            spent = await costs(session)
-            failures = await recent_failures(session)
-            sources = await list_sources(session)
-            harvests = (await load_history(session)).harvests
-            active = await is_scheduler_active(session)
-        steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
+    async with database.begin() as session:
+        sources = await list_sources(session)
+        harvests = (await load_history(session)).harvests
+        active = await is_scheduler_active(session)
+    steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
     problems = [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources
@@ -47,6 +41,26 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
     ]
     problems += [f"{s['step']} is overdue since {s['due']:%Y-%m-%d %H:%M} UTC" for s in steps if s["overdue"]]
     latest = {name: history.latest.counts for name, history in harvests.items()}
+    return {
+        "sources": [
+            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
+        ],
+        "steps": steps,
+        "scheduler_active": active,
+        "problems": problems,
+    }
+
+
+async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
+    """Everything `medlive status` prints, as JSON values; `read_health` among it."""
+    from medlive.evidence.manifest import describe_retriever  # imports NumPy
+
+    async with open_database(settings) as database:
+        async with database.begin() as session:
+            rows = await funnel(session)
+            spent = await costs(session)
+            failures = await recent_failures(session)
+        health = await read_health(database, settings, clock())
     return {
         "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
         "kept": sum(r.count for r in rows if r.outcome == "kept"),
@@ -57,16 +71,10 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "answers": [answers_as_json(answers) for answers in spent.answers],
         "curated": spent.curated,
         "failures": [asdict(failure) for failure in failures],
-        "sources": [
-            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
-        ],
-        "steps": steps,
-        "scheduler_active": active,
         "retriever": describe_retriever(
             index_path(settings), encoder_settings(settings), settings.evidence.retriever
         ),
-        "problems": problems,
-    }
+    } | health
 
 
 def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:

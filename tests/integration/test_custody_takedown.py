@@ -144,7 +144,8 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     # Once more changes nothing, and what is left says when and why.
     assert not (await take_down(database, settings, "sdn", ERASED, "another reason")).counts
     with pytest.raises(ThreadTakenDown, match="the author asked"):
-        await inspect_thread(settings, "sdn", ERASED)
+        async with database.begin() as session:
+            await inspect_thread(session, "sdn", ERASED)
     frozen = await freeze(database, settings)
     assert frozen.cases == 1
 

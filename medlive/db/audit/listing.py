@@ -61,6 +61,7 @@ class Page(Generic[R]):
     rows: tuple[R, ...]
     before: str | None
     after: str | None
+    keys: tuple[str, ...]  # Of each row
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,8 +191,9 @@ async def load_page(
         found.reverse()
     has_before, has_after = (more, True) if backwards else (after is not None, more)
     rows = tuple(read(listing.row, row) for row in found)
-    first, last = (_format_key(found[i], len(order)) if found else None for i in (0, -1))
-    return Page(rows, first if has_before else None, last if has_after else None)
+    keys = tuple(_format_key(row, len(order)) for row in found)
+    first, last = (keys[0], keys[-1]) if keys else (None, None)
+    return Page(rows, first if has_before else None, last if has_after else None, keys)
 
 
 async def stream_rows(

@@ -179,7 +179,14 @@ async def hold_case_of_thread(session: AsyncSession, thread_pk: int, reason: str
 
 async def lock_case(session: AsyncSession, case_id: str) -> CaseStatus:
     """A case's status, its row locked until the transaction ends. Raises UsageError with near ids."""
-    query = select(CaseRow.status).where(CaseRow.id == case_id).with_for_update()
+    return await find_status(session, case_id, lock=True)
+
+
+async def find_status(session: AsyncSession, case_id: str, *, lock: bool = False) -> CaseStatus:
+    """A case's status. Raises UsageError with near ids."""
+    query = select(CaseRow.status).where(CaseRow.id == case_id)
+    if lock:
+        query = query.with_for_update()
     status: CaseStatus | None = await session.scalar(query)
     if status is not None:
         return status

@@ -3,8 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
-from medlive.config import Settings
-from medlive.db.curation.cases import case_of_thread, criteria_of, lock_case
+from medlive.db.curation.cases import case_of_thread, criteria_of, find_status
 from medlive.db.curation.curations import latest_curation, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import overrules_of, reviews_of
@@ -14,7 +13,6 @@ from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
 from medlive.errors import MedliveError, UsageError
-from medlive.service.database import open_database
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 
@@ -28,41 +26,38 @@ class ThreadTakenDown(MedliveError):
         super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
 
 
-async def inspect_case(settings: Settings, case_id: str) -> dict[str, Any]:
+async def inspect_case(session: Session, case_id: str) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
-    async with open_database(settings) as database, database.begin() as session:
-        await lock_case(session, case_id)
-        source, thread_id = await thread_of_case(session, case_id)
-    return await inspect_thread(settings, source, thread_id)
+    await find_status(session, case_id)
+    return await inspect_thread(session, *await thread_of_case(session, case_id))
 
 
-async def inspect_thread(settings: Settings, source: str, thread_id: str) -> dict[str, Any]:
+async def inspect_thread(session: Session, source: str, thread_id: str) -> dict[str, Any]:
     """The thread (without identifiers), its filter verdicts, its latest curation and its case, as JSON values.
 
     Raises UsageError when there is no such thread, and ThreadTakenDown when it was erased.
     """
-    async with open_database(settings) as database, database.begin() as session:
-        if (takedown := await find_takedown(session, source, thread_id)) is not None:
-            raise ThreadTakenDown(takedown)
-        revisions = await revisions_of(session, source, thread_id)
-        if not revisions:
-            raise UsageError(f"unknown thread {source}/{thread_id}")
-        revision = revisions[-1]
-        stored = await load_thread(session, revision)
-        row = await thread_row(session, stored.thread_pk)
-        origin = {
-            "first_seen_at": row.first_seen_at.isoformat(),
-            "last_seen_at": row.last_seen_at.isoformat(),
-            "gone_at": row.gone_at.isoformat() if row.gone_at else None,
-            "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
-            "identifiers": await count_identifiers(session, revision),
-        }
-        verdicts = await filter_verdicts_of(session, revision)
-        filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
-        overruled = [asdict(o) for o in await overrules_of(session, revision)]
-        decided = await latest_curation(session, revision)
-        curation = await load_curation(session, decided.id) if decided is not None else None
-        of_case = await _case_as_json(session, stored.thread_pk)
+    if (takedown := await find_takedown(session, source, thread_id)) is not None:
+        raise ThreadTakenDown(takedown)
+    revisions = await revisions_of(session, source, thread_id)
+    if not revisions:
+        raise UsageError(f"unknown thread {source}/{thread_id}")
+    revision = revisions[-1]
+    stored = await load_thread(session, revision)
+    row = await thread_row(session, stored.thread_pk)
+    origin = {
+        "first_seen_at": row.first_seen_at.isoformat(),
+        "last_seen_at": row.last_seen_at.isoformat(),
+        "gone_at": row.gone_at.isoformat() if row.gone_at else None,
+        "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
+        "identifiers": await count_identifiers(session, revision),
+    }
+    verdicts = await filter_verdicts_of(session, revision)
+    filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
+    overruled = [asdict(o) for o in await overrules_of(session, revision)]
+    decided = await latest_curation(session, revision)
+    curation = await load_curation(session, decided.id) if decided is not None else None
+    of_case = await _case_as_json(session, stored.thread_pk)
     raw = normalised(stored.thread)
     shown = deidentified(raw, thread_language(raw))
     return {
