@@ -32,6 +32,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "What people decide: approve, edit, reject, overrule, dispute."),
     "account": ("medlive.cli.account", "Who may use the private pages: invite, list, role, disable, reset."),
+    "audit": ("medlive.cli.audit", "Who did what: show the audit log, check that it is whole."),
     "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),
     "llm": ("medlive.cli.llm", "Serve the rules engine as an OpenAI-compatible endpoint."),

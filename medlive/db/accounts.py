@@ -14,9 +14,11 @@ from sqlalchemy import ColumnElement, case, delete, func, select, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.orm import InstrumentedAttribute
 
+from medlive.db.audit_log import record
 from medlive.db.mapping import read
 from medlive.db.session import Session
 from medlive.db.tables.accounts import AccountRow, Role, SessionRow, SignInAttemptsRow
+from medlive.db.tables.people import Act
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, UsageError
 
@@ -58,7 +60,7 @@ def account_name(text: str) -> str | None:
     return name if _NAME.fullmatch(name) else None
 
 
-async def invite(session: Session, name: str, role: Role) -> str:
+async def invite(session: Session, name: str, role: Role, *, by: str | None = None) -> str:
     """Make an account; return the token of the link that sets its password within `LINK_LASTS`.
 
     Raises:
@@ -74,10 +76,11 @@ async def invite(session: Session, name: str, role: Role) -> str:
     made = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow.id)
     if await session.scalar(made) is None:
         raise UsageError(f"account {spelled} exists", hint=f"medlive account reset {spelled} makes a new link")
+    await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
     return token
 
 
-async def reset(session: Session, name: str) -> str:
+async def reset(session: Session, name: str, *, by: str | None = None) -> str:
     """Forget an account's password, sessions, count of attempts and disabling; return a new link's token.
 
     Raises:
@@ -90,19 +93,23 @@ async def reset(session: Session, name: str) -> str:
     await _change(session, account, password_hash=None, disabled_at=None, **_link(token))
     await end_sessions(session, account)
     await forget_attempts(session, account)
+    await record(session, Act.RESET, f"account:{account.name}", by=by)
     return token
 
 
-async def set_role(session: Session, name: str, role: Role) -> None:
+async def set_role(session: Session, name: str, role: Role, *, by: str | None = None) -> None:
     """Give an account another role, from its next request on. Raises UsageError if there is none of the name."""
-    await _change(session, await _find(session, name), role=role)
+    account = await _find(session, name)
+    await _change(session, account, role=role)
+    await record(session, Act.SET_ROLE, f"account:{account.name}", by=by, role=role.value)
 
 
-async def disable(session: Session, name: str) -> None:
+async def disable(session: Session, name: str, *, by: str | None = None) -> None:
     """End an account's sessions and links; it cannot sign in. Raises UsageError if there is none of the name."""
     account = await _find(session, name)
     await _change(session, account, disabled_at=func.now(), link_digest=None, link_expires_at=None)
     await end_sessions(session, account)
+    await record(session, Act.DISABLE, f"account:{account.name}", by=by)
 
 
 async def list_accounts(session: Session) -> list[Account]:
@@ -133,6 +140,8 @@ async def use_link(session: Session, token: str, password_hash: str) -> Account 
         .values(password_hash=password_hash, link_digest=None, link_expires_at=None)
         .returning(AccountRow)
     )
+    if row is not None:
+        await record(session, Act.SET_PASSWORD, f"account:{row.name}", by=row.name)
     return None if row is None else read(Account, row)
 
 
@@ -147,6 +156,7 @@ async def set_password(session: Session, account: Account, password_hash: str) -
     """Change the password; every session of the account ends."""
     await _change(session, account, password_hash=password_hash)
     await end_sessions(session, account)
+    await record(session, Act.SET_PASSWORD, f"account:{account.name}", by=account.name)
 
 
 async def save_external(session: Session, subject: str, name: str, role: Role) -> Account | None:
@@ -154,16 +164,20 @@ async def save_external(session: Session, subject: str, name: str, role: Role) -
 
     Returns None where it is disabled. Raises CheckFailed for a name that cannot be one or belongs to another.
     """
-    row = await session.scalar(
-        update(AccountRow).where(AccountRow.subject == subject).values(role=role).returning(AccountRow)
-    )
-    if row is None:
+    row = await session.scalar(select(AccountRow).where(AccountRow.subject == subject).with_for_update())
+    act = None if row is None or row.role is role else Act.SET_ROLE
+    if row is not None:
+        row.role = role
+    else:
         values = {"name": account_name(name), "subject": subject, "role": role}
         if values["name"] is None:
             raise CheckFailed(f"{name!r} cannot be an account's name")
         statement = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow)
         if (row := await session.scalar(statement)) is None:
             raise CheckFailed(f"the name {name} belongs to another account")
+        act = Act.INVITE
+    if act is not None:
+        await record(session, act, f"account:{row.name}", by="the identity provider", role=role.value)
     return None if row.disabled_at is not None else read(Account, row)
 
 

@@ -39,6 +39,7 @@ _TRIGGERS = {
     "snapshots": ("frozen", "not_truncated"),
     "takedowns": ("noted", "kept", "not_truncated"),
     "disputes": ("closed", "kept", "not_truncated"),
+    "audit_log": ("immutable", "not_truncated"),
     "thread_standings": ("come", "moved", "gone"),
     "cases": ("stand", "moved"),
     "filter_results": ("stand",),

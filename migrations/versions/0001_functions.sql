@@ -11,6 +11,16 @@ BEGIN
     RETURN NEW;
 END $$;
 
+CREATE FUNCTION medlive_keep_log() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    IF TG_OP = 'UPDATE' AND to_jsonb(NEW) = to_jsonb(OLD) || '{"reason": null}'
+        AND EXISTS (SELECT FROM takedowns WHERE erased_in = pg_current_xact_id()::text::bigint) THEN
+        RETURN NEW;
+    END IF;
+    RAISE EXCEPTION '% of % refused: %', TG_OP, TG_TABLE_NAME, TG_ARGV[0]
+        USING ERRCODE = 'integrity_constraint_violation';
+END $$;
+
 CREATE FUNCTION medlive_note_takedown() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF TG_OP = 'UPDATE' AND (NEW.source, NEW.thread_id, NEW.reason, NEW.taken_down_at)

@@ -51,6 +51,7 @@ ADDED_ONLY = {
     "passages": ("evidence that was seen is never changed",),
 }
 KEPT = {
+    "audit_log": "what people did is never changed; a further entry undoes an act",
     "disputes": "a dispute stays, with what came of it",
     "takedowns": "a takedown stays, so that its thread does not come back",
     "snapshots": "snapshots are removed one by one, if at all",
@@ -74,6 +75,11 @@ def upgrade() -> None:
     for table, why in KEPT.items():
         _not_truncated(table, why)
     row = "FOR EACH ROW"
+    _trigger(
+        "audit_log_immutable",
+        f"BEFORE DELETE OR UPDATE ON audit_log {row}",
+        f"medlive_keep_log({_quoted(KEPT['audit_log'])})",
+    )
     _trigger("disputes_closed", f"BEFORE UPDATE ON disputes {row}", "medlive_close_once()")
     kept = f"medlive_refuse_unless_taken_down({_quoted(KEPT['disputes'])}, 'case')"
     _trigger("disputes_kept", f"BEFORE DELETE ON disputes {row}", kept)

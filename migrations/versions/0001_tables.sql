@@ -2037,3 +2037,47 @@ COMMENT ON COLUMN thread_counts.specialty IS 'As in thread_standings';
 COMMENT ON COLUMN thread_counts.status IS 'As in thread_standings';
 
 COMMENT ON COLUMN thread_counts.n IS 'How many came, less those that went';
+
+CREATE TABLE audit_log (
+    number INTEGER NOT NULL,
+    at TIMESTAMP WITH TIME ZONE NOT NULL,
+    by TEXT,
+    action TEXT NOT NULL,
+    subject TEXT NOT NULL,
+    reason TEXT,
+    reason_digest TEXT,
+    details JSONB NOT NULL,
+    previous TEXT,
+    digest TEXT NOT NULL,
+    CONSTRAINT pk_audit_log PRIMARY KEY (number),
+    CONSTRAINT ck_audit_log_action_known CHECK (action IN ('confirm', 'approve', 'reject', 'drop_element', 'edit', 'redact', 'overrule', 'curate_again', 'dispute', 'resolve', 'withdraw', 'take_down', 'lift_quarantine', 'invite', 'set_role', 'disable', 'reset', 'set_password', 'start_study', 'close_study')),
+    CONSTRAINT ck_audit_log_reason_digest_is_digest CHECK (reason_digest ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT ck_audit_log_previous_is_digest CHECK (previous ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT ck_audit_log_digest_is_digest CHECK (digest ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT ck_audit_log_number_positive CHECK (number >= 1),
+    CONSTRAINT uq_audit_log_digest UNIQUE (digest)
+);
+
+CREATE INDEX ix_audit_log_subject ON audit_log (subject);
+
+COMMENT ON TABLE audit_log IS 'What people did, a chain of digests; a row is never changed, but for a reason that a takedown erases';
+
+COMMENT ON COLUMN audit_log.number IS 'Its place in the log, from 1 without a gap';
+
+COMMENT ON COLUMN audit_log.at IS 'When';
+
+COMMENT ON COLUMN audit_log.by IS 'Who; NULL: the command line, which was not told';
+
+COMMENT ON COLUMN audit_log.action IS 'What was done';
+
+COMMENT ON COLUMN audit_log.subject IS 'To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME';
+
+COMMENT ON COLUMN audit_log.reason IS 'Why; NULL where nobody is asked, or a takedown erased it';
+
+COMMENT ON COLUMN audit_log.reason_digest IS 'Of the reason, which stays; NULL where nobody is asked';
+
+COMMENT ON COLUMN audit_log.details IS 'What belongs to the act, e.g. a revision';
+
+COMMENT ON COLUMN audit_log.previous IS 'The digest of the row before; NULL in the first';
+
+COMMENT ON COLUMN audit_log.digest IS 'Of the canonical JSON of all other columns but the reason';

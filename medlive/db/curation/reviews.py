@@ -9,9 +9,11 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome, Reason
+from medlive.db.audit_log import record
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import add_row, read
 from medlive.db.tables.decisions import CurationRow, HoldRow, OverruleRow
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CaseRevisionRow,
     CaseRow,
@@ -121,6 +123,10 @@ async def add_review(
     row = ReviewRow(case_id=case_id, revision=revision, action=action, reason=reason)
     row.element_id, row.decided_by = element_id, decided_by
     await add_row(session, row)
+    await record(
+        session, Act(action), f"case:{case_id}", reason, by=decided_by, review=row.id, revision=revision,
+        **({"element": element_id} if element_id else {}),
+    )  # fmt: skip
     return read(Review, row, number=row.id)
 
 
@@ -131,12 +137,22 @@ async def reviews_of(session: AsyncSession, case_id: str) -> list[Review]:
 
 
 async def add_overrule(
-    session: AsyncSession, revision_id: int, curation_id: int | None, overruled: str, reason: str, by: str | None
+    session: AsyncSession,
+    thread: str,
+    revision_id: int,
+    curation_id: int | None,
+    overruled: str,
+    reason: str,
+    by: str | None,
 ) -> Overrule:
-    """Record that the rejection of a thread's revision is overruled; curating it again is the caller's."""
+    """Record that a rejection of `thread` (SOURCE/ID) is overruled; curating it again is the caller's."""
     row = OverruleRow(revision_id=revision_id, curation_id=curation_id, overruled=overruled, reason=reason)
     row.decided_by = by
-    return read(Overrule, await add_row(session, row))
+    done = read(Overrule, await add_row(session, row))
+    await record(
+        session, Act.OVERRULE, f"thread:{thread}", reason, by=by, decision=curation_id, overruled=overruled
+    )
+    return done
 
 
 async def overrules_of(session: AsyncSession, revision_id: int) -> list[Overrule]:
@@ -197,6 +213,8 @@ async def open_dispute(
     if row is None:
         row = DisputeRow(case_id=case_id, criterion_id=criterion_id, reason=reason, opened_by=opened_by)
         await add_row(session, row)
+        about = {"dispute": row.id, "criterion": criterion_id}
+        await record(session, Act.DISPUTE, f"case:{case_id}", reason, by=opened_by, **about)
     return read(Dispute, row, number=row.id)
 
 
@@ -212,6 +230,7 @@ async def close_dispute(
         .execution_options(populate_existing=True)
     )
     if row is not None:
+        await record(session, Act.RESOLVE, f"case:{row.case_id}", resolution, by=closed_by, dispute=number)
         return read(Dispute, row, number=row.id)
     if (known := await session.get(DisputeRow, number)) is None:
         raise UsageError(f"unknown dispute {number}", hint="medlive review disputes --all lists them")

@@ -11,6 +11,7 @@ from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.audit_log import record
 from medlive.db.harvest.frontier import unsettle
 from medlive.db.mapping import dump_json, insert_rows, read, row_of
 from medlive.db.tables.intake import (
@@ -23,6 +24,7 @@ from medlive.db.tables.intake import (
     SourceKind,
     SourceRow,
 )
+from medlive.db.tables.people import Act
 from medlive.db.threads.threads import ensure_sources
 from medlive.errors import MedliveError, UsageError
 from medlive.sources.drift import Compared, Measure
@@ -252,13 +254,21 @@ async def quarantine(session: AsyncSession, source: str, reason: str) -> None:
     await _set_source(session, source, quarantined_at=func.now(), quarantine_reason=reason)
 
 
-async def lift_quarantine(session: AsyncSession, source: str, *, compare_anew: bool = False) -> None:
+async def lift_quarantine(
+    session: AsyncSession,
+    source: str,
+    *,
+    compare_anew: bool = False,
+    reason: str | None = None,
+    by: str | None = None,
+) -> None:
     """Take a source into harvests again; with `compare_anew` its earlier figures are no measure any more.
 
     Raises UsageError when there is no such source.
     """
     anew = {"compared_since": func.now()} if compare_anew else {}
     await _set_source(session, source, quarantined_at=None, quarantine_reason=None, **anew)
+    await record(session, Act.LIFT_QUARANTINE, f"source:{source}", reason, by=by, compare_anew=compare_anew)
 
 
 async def _set_source(session: AsyncSession, source: str, **values: Any) -> None:

@@ -9,7 +9,9 @@ from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
+from medlive.db.audit_log import record
 from medlive.db.mapping import add_row, read
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
     DisputeRow,
@@ -118,6 +120,8 @@ async def add_withdrawal(
     if criterion is not None:
         row.criterion_id, row.criterion_digest = criterion.id, text_digest(criterion.criterion)
     await add_row(session, row)
+    about = {"withdrawal": row.id, "kind": kind.value, "criterion": row.criterion_id}
+    await record(session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about)
     return read(Withdrawal, row, number=row.id)
 
 

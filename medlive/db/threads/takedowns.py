@@ -14,9 +14,11 @@ from sqlalchemy import func, select, text
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.audit_log import erase_reasons, record
 from medlive.db.harvest.archives import mark_unswept
 from medlive.db.mapping import dump_json, is_one_of, load_json, to_stored
 from medlive.db.tables.intake import TakedownRow
+from medlive.db.tables.people import Act
 from medlive.db.threads.bands import take_turn
 from medlive.errors import CheckFailed
 from medlive.threads.model import Thread
@@ -212,6 +214,7 @@ async def erase_thread(
     texts: Collection[str] = (),
     showing: Sequence[int] = (),
     alive_s: float = 10.0,
+    by: str | None = None,
 ) -> Counter[str]:
     """Erase a thread and leave its takedown; table → rows, `replies_shared` those kept for other threads.
 
@@ -248,6 +251,9 @@ async def erase_thread(
     archives = list(await session.scalars(_OWN_ARCHIVES, {**named, "ids": ids}))
     digests = set(await session.scalars(_OWN_REPLIES, {"pk": pk}))
     digests |= await _loose_replies(session, texts)
+    erased = await erase_reasons(
+        session, f"thread:{source}/{thread_id}", list(await session.scalars(text(_CASES), {"pk": pk}))
+    )
     if pk is not None:
         for table, sql in _ERASURES.items():
             counts[table] += await _rows(session, sql.format(table), {"pk": pk})
@@ -266,6 +272,7 @@ async def erase_thread(
     row = await session.get_one(TakedownRow, (source, thread_id), populate_existing=True)
     row.counts = dict(Counter(row.counts) + counts)
     await session.flush()
+    await record(session, Act.TAKE_DOWN, f"thread:{source}/{thread_id}", reason, by=by, erased=erased)
     return counts
 
 

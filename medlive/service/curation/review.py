@@ -215,16 +215,15 @@ async def overrule_rejection(
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
+        name = f"{source}/{thread_id}"
         revisions = await revisions_of(session, source, thread_id)
         if not revisions:
-            raise UsageError(f"unknown thread {source}/{thread_id}")
+            raise UsageError(f"unknown thread {name}")
         await lock_revision(session, revisions[-1])
-        curation_id, rejected_for = await _find_rejection(session, revisions[-1], f"{source}/{thread_id}")
+        curation_id, rejected_for = await _find_rejection(session, revisions[-1], name)
         if rejected_for in _INDISPENSABLE:
-            raise CheckFailed(
-                f"{source}/{thread_id} was rejected for {rejected_for}: it lacks what a case is made of"
-            )
-        done = await add_overrule(session, revisions[-1], curation_id, rejected_for, reason, by)
+            raise CheckFailed(f"{name} was rejected for {rejected_for}: it lacks what a case is made of")
+        done = await add_overrule(session, name, revisions[-1], curation_id, rejected_for, reason, by)
         await defer_revisions(app, session, [revisions[-1]])
     return done
 

@@ -135,13 +135,15 @@ async def describe_next_harvest(database: Database, source: str, *, again: bool 
     return f"{begun} {week}" + (f"; {waiting} threads wait" if waiting else "")
 
 
-async def lift_source_quarantine(database: Database, source: str, *, compare_anew: bool) -> str | None:
+async def lift_source_quarantine(
+    database: Database, source: str, *, compare_anew: bool, reason: str | None = None, by: str | None = None
+) -> str | None:
     """Lift a source's quarantine; its reason, or None. Raises UsageError for a source that was never harvested."""
     async with database.begin() as session:
         info = await find_source(session, source)
         if info is None:
             raise UsageError(f"{source} was never harvested, so it has no quarantine to lift")
-        await harvests.lift_quarantine(session, source, compare_anew=compare_anew)
+        await harvests.lift_quarantine(session, source, compare_anew=compare_anew, reason=reason, by=by)
         return info.quarantine_reason
 
 

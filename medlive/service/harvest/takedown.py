@@ -45,7 +45,14 @@ class TakedownResult:
 
 
 async def take_down(
-    database: Database, settings: Settings, source: str, thread_id: str, reason: str, *, dry_run: bool = False
+    database: Database,
+    settings: Settings,
+    source: str,
+    thread_id: str,
+    reason: str,
+    *,
+    by: str | None = None,
+    dry_run: bool = False,
 ) -> TakedownResult:
     """Erase a thread permanently, or block one that was never harvested.
 
@@ -83,7 +90,7 @@ async def take_down(
         done.damaged += damaged
         async with database.begin() as session:
             done.counts += await erase_thread(
-                session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S
+                session, source, thread_id, reason, texts=texts, showing=showing, alive_s=STALLED_AFTER_S, by=by
             )
             done.frozen = await frozen_with(session, source, thread_id)
             await record_takedown(session, (case_id for _, case_id in done.frozen))

@@ -1,0 +1,119 @@
+"""The audit log: every act in its transaction, a chain that names what its owner did to it."""
+
+import asyncio
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from medlive.db import accounts
+from medlive.db.audit_log import list_entries, record, verify_log
+from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Act
+from tests.integration.conftest import plain
+from tests.support.instance import Instance
+
+ROW = "(number, at, action, subject, details, previous, digest)"
+
+
+async def faults(database: Database, head: str | None = None) -> tuple[str, ...]:
+    async with database.begin() as session:
+        return (await verify_log(session, head=head)).faults
+
+
+@pytest.fixture
+async def four(database: Database) -> str:
+    """Four entries; the last one's digest."""
+    for number in range(4):
+        async with database.begin() as session:
+            entry = await record(
+                session, Act.APPROVE, f"case:c{number}", "Zwölf\x00 \ud800", by="bo", revision=number, names=["é"]
+            )
+    assert await faults(database, entry.digest) == ()
+    return entry.digest
+
+
+@pytest.mark.parametrize(
+    ("change", "named"),
+    [
+        ("UPDATE audit_log SET reason = 'Another.' WHERE number = 2", ["entry 2 (", "case:c1) was changed"]),
+        ("UPDATE audit_log SET by = NULL WHERE number = 4", ["entry 4 ("]),
+        ("UPDATE audit_log SET at = at + interval '1 us' WHERE number = 1", ["entry 1 ("]),
+        ("UPDATE audit_log SET details = details || '{\"revision\": 9}' WHERE number = 3", ["entry 3 ("]),
+        ("UPDATE audit_log SET reason = NULL WHERE number = 2", ["reason of entry 2 was erased without"]),
+        ("DELETE FROM audit_log WHERE number = 2", ["entry 2 was removed"]),
+        ("DELETE FROM audit_log WHERE number IN (1, 2)", ["entry 1 to 2 was removed"]),
+        ("DELETE FROM audit_log WHERE number = 4", ["removed at the end"]),
+        ("DELETE FROM audit_log WHERE number = 3; UPDATE audit_log SET number = 3 WHERE number = 4",
+         ["entry 3 (", "was changed", "does not follow"]),
+        ("UPDATE audit_log SET number = number + 1 WHERE number = 4; "
+         f"INSERT INTO audit_log {ROW} SELECT 4, at, action, subject, details, digest, "
+         "'sha256:' || repeat('0', 64) FROM audit_log WHERE number = 3", ["entry 4 (", "entry 5 ("]),
+    ],
+)  # fmt: skip
+async def test_what_the_owner_did_to_the_log_is_named(
+    database: Database, database_url: str, four: str, change: str, named: list[str]
+) -> None:
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="audit_log refused"):
+            owner.execute(change)
+        with pytest.raises(psycopg.errors.IntegrityConstraintViolation, match="audit_log refused"):
+            owner.execute("TRUNCATE audit_log")
+        assert await faults(database, four) == ()
+        owner.execute("ALTER TABLE audit_log DISABLE TRIGGER ALL")
+        for statement in change.split("; "):
+            owner.execute(statement)
+        owner.execute("ALTER TABLE audit_log ENABLE TRIGGER ALL")
+    found = " / ".join(await faults(database, four))
+    assert all(words in found for words in named), found
+
+
+async def test_an_entry_is_of_its_act_s_transaction_and_those_of_many_are_one_chain(database: Database) -> None:
+    async def act(number: int) -> None:
+        async with database.begin() as session:
+            await record(session, Act.EDIT, f"case:{number}", by=None)
+            if number % 3 == 0:
+                raise ZeroDivisionError
+
+    await asyncio.gather(*(act(number) for number in range(12)), return_exceptions=True)
+    async with database.begin() as session:
+        check, entries = await verify_log(session), await list_entries(session)
+    assert (check.entries, check.faults, len(entries)) == (8, (), 8)
+    assert {entry.subject for entry in entries} == {f"case:{n}" for n in range(12) if n % 3}
+
+
+async def test_what_becomes_of_accounts_is_logged_without_secrets(
+    database: Database, database_url: str, tmp_path: Path
+) -> None:
+    async with database.begin() as session:
+        token = await accounts.invite(session, "Ada", Role.VIEWER, by="root")
+        account = await accounts.use_link(session, token, "$argon2id$x")
+        assert account is not None
+        await accounts.set_role(session, "ada", Role.ADMIN)
+        await accounts.disable(session, "ada")
+        await accounts.reset(session, "ada")
+        for role in (Role.VIEWER, Role.VIEWER, Role.ADMIN):
+            await accounts.save_external(session, "https://id#7", "bo", role)
+        log = [(e.by, e.action.value, e.subject, e.details) for e in reversed(await list_entries(session))]
+    assert log == [
+        ("root", "invite", "account:ada", {"role": "viewer"}),
+        ("ada", "set_password", "account:ada", {}),
+        (None, "set_role", "account:ada", {"role": "admin"}),
+        (None, "disable", "account:ada", {}),
+        (None, "reset", "account:ada", {}),
+        ("the identity provider", "invite", "account:bo", {"role": "viewer"}),
+        ("the identity provider", "set_role", "account:bo", {"role": "admin"}),
+    ]
+    instance = Instance(tmp_path, database_url)
+
+    def work() -> None:
+        shown = instance.here("audit", "log", "--json").json
+        assert [row["number"] for row in shown] == [7, 6, 5, 4, 3, 2, 1]
+        assert token not in str(shown)
+        checked = instance.here("audit", "verify", "--head", shown[3]["digest"], "--json").json
+        assert (checked["entries"], checked["head"]) == (7, shown[0]["digest"])
+        lost = instance.here("audit", "verify", "--head", "sha256:" + "0" * 64, status=1)
+        assert "removed at the end" in lost.err
+
+    await asyncio.to_thread(work)
