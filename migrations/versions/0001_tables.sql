@@ -1935,11 +1935,25 @@ CREATE INDEX ix_cases_changed_at ON thread_standings (changed_at, thread_id) WHE
 
 CREATE INDEX ix_cases_posted_at ON thread_standings (posted_at, thread_id) WHERE status <> '';
 
+CREATE INDEX ix_cases_reason_changed_at ON thread_standings (reason, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_reason_posted_at ON thread_standings (reason, posted_at, thread_id) WHERE status <> '';
+
 CREATE INDEX ix_cases_source_changed_at ON thread_standings (source, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_source_posted_at ON thread_standings (source, posted_at, thread_id) WHERE status <> '';
 
 CREATE INDEX ix_cases_specialty_changed_at ON thread_standings (specialty, changed_at, thread_id) WHERE status <> '';
 
+CREATE INDEX ix_cases_specialty_posted_at ON thread_standings (specialty, posted_at, thread_id) WHERE status <> '';
+
 CREATE INDEX ix_cases_status_changed_at ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_status_posted_at ON thread_standings (status, posted_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_week_changed_at ON thread_standings (week, changed_at, thread_id) WHERE status <> '';
+
+CREATE INDEX ix_cases_week_posted_at ON thread_standings (week, posted_at, thread_id) WHERE status <> '';
 
 CREATE INDEX ix_thread_standings_changed_at_thread_id ON thread_standings (changed_at, thread_id);
 
@@ -1947,13 +1961,13 @@ CREATE INDEX ix_thread_standings_curation_id ON thread_standings (curation_id);
 
 CREATE INDEX ix_thread_standings_posted_at_thread_id ON thread_standings (posted_at, thread_id);
 
-CREATE INDEX ix_thread_standings_source_changed_at_thread_id ON thread_standings (source, changed_at, thread_id);
-
-CREATE INDEX ix_thread_standings_source_posted_at_thread_id ON thread_standings (source, posted_at, thread_id);
-
 CREATE INDEX ix_thread_standings_reason_changed_at_thread_id ON thread_standings (reason, changed_at, thread_id);
 
 CREATE INDEX ix_thread_standings_reason_posted_at_thread_id ON thread_standings (reason, posted_at, thread_id);
+
+CREATE INDEX ix_thread_standings_source_changed_at_thread_id ON thread_standings (source, changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_source_posted_at_thread_id ON thread_standings (source, posted_at, thread_id);
 
 CREATE INDEX ix_thread_standings_week_changed_at_thread_id ON thread_standings (week, changed_at, thread_id);
 

@@ -19,6 +19,7 @@ from sqlalchemy import (
     bindparam,
     func,
     literal,
+    literal_column,
     or_,
     select,
     tuple_,
@@ -35,7 +36,8 @@ Rows = Select[*tuple[Any, ...]]
 
 MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
-WEEKS_COUNTED: Final = 26
+WEEKS_COUNTED: Final = 13
+_EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of partial indexes are
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 
 
@@ -93,7 +95,7 @@ class Listing(Generic[R]):
     def conditions(self, where: Filter, matching: Any = None, *, without: str = "") -> list[Any]:
         """The conditions of a filter, less those of one facet; `matching` stands for its words."""
         given = {name: values for name, values in where.facets().items() if name not in ("week", without)}
-        found = _are_one_of(self.facets, given) + [self.facets[name] != "" for name in self.required]
+        found = _are_one_of(self.facets, given) + [self.facets[name] != _EMPTY for name in self.required]
         if without != "week" and where.week and self.counts:
             found += _are_one_of(self.facets, {"week": where.week})
         elif without != "week" and where.week:
@@ -242,6 +244,8 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
 def _first_rows(listing: Listing[Any], where: Filter, matching: Any, without: str) -> Rows:
     columns = [column.label(name) for name, column in listing.facets.items()]
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
+    if listing.counts:  # All facets are in one table: what else a row shows need not be joined
+        query = select(*columns, literal(1).label("n"))
     return query.where(*listing.conditions(where, matching, without=without)).limit(MOST_COUNTED + 1)
 
 

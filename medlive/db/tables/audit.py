@@ -22,10 +22,9 @@ class ThreadStandingRow(Base):
         ),
         *(
             Index(f"ix_cases_{'_'.join(names)}", *names, "thread_id", postgresql_where="status <> ''")
-            for names in (
-                ("changed_at",), ("posted_at",), ("source", "changed_at"), ("specialty", "changed_at"),
-                ("status", "changed_at"),
-            )
+            for sort in ("changed_at", "posted_at")
+            for facet in ((), ("week",), ("source",), ("reason",), ("specialty",), ("status",))
+            for names in ((*facet, sort),)
         ),
         Index(None, "curation_id"),
         Index(None, "words", postgresql_using="gin"),
