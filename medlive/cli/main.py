@@ -31,7 +31,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "status": ("medlive.cli.status", "Where the threads are, what failed, what it cost, what is due."),
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
     "review": ("medlive.cli.review", "What people decide: approve, edit, reject, overrule, dispute."),
-    "account": ("medlive.cli.account", "Who may use the private pages: invite, list, role, disable, reset."),
+    "user": ("medlive.cli.user", "Who may use the private pages: invite, list, role, disable, reset."),
     "audit": ("medlive.cli.audit", "Who did what: show the audit log, check that it is whole."),
     "eval": ("medlive.cli.evaluation.group", "Evaluate a model: run, grade, score, report, audit, bundle."),
     "canary": ("medlive.cli.evaluation.canary", "Whether a model has seen a snapshot."),

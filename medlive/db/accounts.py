@@ -75,7 +75,7 @@ async def invite(session: Session, name: str, role: Role, *, by: str | None = No
     values = {"name": spelled, "role": role, **_link(token)}
     made = upsert(AccountRow).values(values).on_conflict_do_nothing().returning(AccountRow.id)
     if await session.scalar(made) is None:
-        raise UsageError(f"account {spelled} exists", hint=f"medlive account reset {spelled} makes a new link")
+        raise UsageError(f"account {spelled} exists", hint=f"medlive user reset {spelled} makes a new link")
     await record(session, Act.INVITE, f"account:{spelled}", by=by, role=role.value)
     return token
 
@@ -245,7 +245,7 @@ async def forget_attempts(session: Session, account: Account) -> None:
 async def _find(session: Session, name: str) -> Account:
     row = await session.scalar(select(AccountRow).where(AccountRow.name == name.strip().lower()))
     if row is None:
-        raise UsageError(f"there is no account {name}", hint="medlive account list shows them")
+        raise UsageError(f"there is no account {name}", hint="medlive user list shows them")
     return read(Account, row)
 
 

@@ -35,7 +35,7 @@ async def is_signed_in(browser: Browser) -> bool:
 
 async def test_a_link_from_the_command_line_leads_to_a_session(browser: Browser, database: Database) -> None:
     page = await browser.get("/sign-in")
-    assert "medlive account invite NAME --role admin" in page.text
+    assert "medlive user invite NAME --role admin" in page.text
     async with database.begin() as session:
         link = f"/invitation/{await accounts.invite(session, 'ada', Role.REVIEWER)}"
     assert "There is no account yet" not in (await browser.get("/sign-in")).text

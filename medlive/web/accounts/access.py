@@ -40,7 +40,7 @@ async def check_exposure(site: Site, host: str) -> None:
     if open_to_all and not _is_loopback(host):
         raise UsageError(
             f"the private rooms are not served at {host}, since there is no account",
-            hint="medlive account invite NAME --role admin makes one; --part public serves the downloads alone",
+            hint="medlive user invite NAME --role admin makes one; --part public serves the downloads alone",
         )
 
 

@@ -114,7 +114,7 @@ def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(instance: Ins
 
 @pytest.mark.parametrize(
     "arguments",
-    [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"], ["account", "list"], ["serve"]],
+    [["status"], ["curate"], ["demo"], ["import", "x.jsonl"], ["db", "start"], ["user", "list"], ["serve"]],
 )
 def test_a_command_whose_extra_is_missing_says_which(instance: Instance, arguments: list[str]) -> None:
     done = _without(instance, SERVICE_ONLY, arguments)

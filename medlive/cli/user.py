@@ -1,4 +1,4 @@
-"""`medlive account`: who may use the private pages."""
+"""`medlive user`: who may use the private pages."""
 
 from datetime import datetime
 from typing import Annotated
@@ -27,7 +27,7 @@ def list_(as_json: JsonOption = False) -> None:
     """List the accounts by name."""
     found = with_session(accounts.list_accounts)
     names = "name role subject created_at signed_in_at disabled_at"
-    columns = ["account", "role", "identity provider's", "made (UTC)", "last signed in (UTC)", "disabled (UTC)"]
+    columns = ["user", "role", "identity provider's", "made (UTC)", "last signed in (UTC)", "disabled (UTC)"]
     value = [attributes(account, names) for account in found]
     rows = [[f"{v:%Y-%m-%d %H:%M}" if isinstance(v, datetime) else v for v in row] for row in pick(found, names)]
     print_result(value, as_json, lambda: print_table(columns, rows))
