@@ -90,11 +90,15 @@ async def erase_reasons(session: Session, thread: str, case_ids: Sequence[str]) 
     return sorted(await session.scalars(update(row).where(about).values(reason=None).returning(row.number)))
 
 
-async def list_entries(session: Session, *, before: int | None = None, limit: int = 100) -> list[LogEntry]:
-    """The entries with a number below `before`, newest first."""
+async def list_entries(
+    session: Session, *, before: int | None = None, subject: str | None = None, limit: int = 100
+) -> list[LogEntry]:
+    """The entries with a number below `before`, about `subject` where given, newest first."""
     query = select(AuditLogRow).order_by(AuditLogRow.number.desc()).limit(limit)
     if before is not None:
         query = query.where(AuditLogRow.number < before)
+    if subject is not None:
+        query = query.where(AuditLogRow.subject == subject)
     return [read(LogEntry, row) for row in await session.scalars(query)]
 
 

@@ -21,11 +21,12 @@ from medlive.errors import DatabaseUnavailable
 from medlive.web import static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
+from medlive.web.acts.room import ACTS
 from medlive.web.downloads.room import DOWNLOADS
 from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
 from medlive.web.site import Room, Site, site_of
 
-ROOMS: Final = (DOWNLOADS, ACCOUNTS)
+ROOMS: Final = (DOWNLOADS, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
 _HEADERS: Final = {

@@ -27,6 +27,10 @@ NEEDS: dict[str, Role | None] = {
     "POST /invitation/{token}": None,
     "POST /sign-out": Role.VIEWER,
     "GET /account": Role.VIEWER,
+    "GET /acts/log": Role.VIEWER,
+    "GET /acts/case/{case_id}": Role.ADMIN,
+    "POST /acts/case/{case_id}/edit": Role.ADMIN,
+    "POST /acts/{kind}/{subject:path}": Role.ADMIN,
     "POST /account/password": Role.VIEWER,
 }
 """Route of a private room → the role that it needs; None: it is for who is not signed in yet."""

@@ -200,6 +200,12 @@ async def find_status(session: AsyncSession, case_id: str, *, lock: bool = False
     )
 
 
+async def status_reason(session: AsyncSession, case_id: str) -> str | None:
+    """Why a case is not ready; None for a ready one."""
+    reason: str | None = await session.scalar(select(CaseRow.status_reason).where(CaseRow.id == case_id))
+    return reason
+
+
 async def latest_case(session: AsyncSession, case_id: str) -> StoredCase | None:
     """The latest revision of a case, whatever its status; None for no case."""
     query = select(CaseRevisionRow).where(CaseRevisionRow.case_id == case_id, is_latest_case())

@@ -118,13 +118,14 @@ async def add_review(
     *,
     element_id: str | None = None,
     decided_by: str | None = None,
+    act: Act | None = None,
 ) -> Review:
-    """Record a person's decision; its effect on the case is `apply_review`'s."""
+    """Record a person's decision, logged as `act` (default: the action); its effect is `apply_review`'s."""
     row = ReviewRow(case_id=case_id, revision=revision, action=action, reason=reason)
     row.element_id, row.decided_by = element_id, decided_by
     await add_row(session, row)
     await record(
-        session, Act(action), f"case:{case_id}", reason, by=decided_by, review=row.id, revision=revision,
+        session, act or Act(action), f"case:{case_id}", reason, by=decided_by, review=row.id, revision=revision,
         **({"element": element_id} if element_id else {}),
     )  # fmt: skip
     return read(Review, row, number=row.id)

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
 from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side
+from medlive.db.audit_log import record
 from medlive.db.curation.cases import StoredCase, add_revision, apply_review, lock_case, set_status
 from medlive.db.curation.curations import latest_curation, load_curation, lock_revision, revision_of
 from medlive.db.curation.funnel import filter_reason_of
@@ -23,6 +24,7 @@ from medlive.db.curation.reviews import (
 )
 from medlive.db.release.withdrawals import text_digest, withdrawn_criteria
 from medlive.db.session import Database, Session
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
@@ -37,6 +39,7 @@ from medlive.service.wiring import Pipeline
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _MOST_TEXT = 2_000
+REDACTED = "[redacted]"
 _INDISPENSABLE = frozenset({
     FilterReason.EMPTY_THREAD, FilterReason.POSTED_UNKNOWN, FilterReason.LANGUAGE, FilterReason.NO_VERIFIED_REPLY,
     Reason.NO_QUERY, Reason.NO_NARRATIVE, Reason.NO_ADVICE,
@@ -174,7 +177,7 @@ async def load_edit(database: Database, case_id: str) -> CaseEdit:
 
 
 async def edit_case(
-    database: Database, case_id: str, edit: CaseEdit, reason: str, *, by: str | None = None
+    database: Database, case_id: str, edit: CaseEdit, reason: str, *, by: str | None = None, act: Act = Act.EDIT
 ) -> Review:
     """Give a case a new revision with a person's wording; a held one stays held until it is approved.
 
@@ -202,7 +205,9 @@ async def edit_case(
             raise UsageError(f"nothing in case {case_id} would change")
         if status is CaseStatus.REJECTED:
             await set_status(session, case_id, CaseStatus.HELD, "edited since it was rejected")
-        return await add_review(session, case_id, saved.revision, ReviewAction.EDIT, reason, decided_by=by)
+        return await add_review(
+            session, case_id, saved.revision, ReviewAction.EDIT, reason, decided_by=by, act=act
+        )
 
 
 async def overrule_rejection(
@@ -216,15 +221,12 @@ async def overrule_rejection(
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with open_app(database).open_async() as app, database.begin() as session:
         name = f"{source}/{thread_id}"
-        revisions = await revisions_of(session, source, thread_id)
-        if not revisions:
-            raise UsageError(f"unknown thread {name}")
-        await lock_revision(session, revisions[-1])
-        curation_id, rejected_for = await _find_rejection(session, revisions[-1], name)
+        revision = await _latest_revision(session, source, thread_id)
+        curation_id, rejected_for = await _find_rejection(session, revision, name)
         if rejected_for in _INDISPENSABLE:
             raise CheckFailed(f"{name} was rejected for {rejected_for}: it lacks what a case is made of")
-        done = await add_overrule(session, name, revisions[-1], curation_id, rejected_for, reason, by)
-        await defer_revisions(app, session, [revisions[-1]])
+        done = await add_overrule(session, name, revision, curation_id, rejected_for, reason, by)
+        await defer_revisions(app, session, [revision])
     return done
 
 
@@ -244,6 +246,79 @@ async def _find_rejection(session: Session, revision: int, name: str) -> tuple[i
     if number in overruled:
         raise CheckFailed(f"{name} was overruled already", hint="medlive curate goes on with it")
     return number, str(found)
+
+
+async def confirm_rejection(
+    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+) -> None:
+    """Note that a rejection is right. Raises UsageError for an unknown thread, CheckFailed for none rejected."""
+    reason, by, name = _text(reason, "a decision", "a reason"), check_person_name(by), f"{source}/{thread_id}"
+    async with database.begin() as session:
+        revision = await _latest_revision(session, source, thread_id)
+        decision, rejected_for = await _find_rejection(session, revision, name)
+        await record(session, Act.CONFIRM, f"thread:{name}", reason, by=by, decision=decision, stands=rejected_for)
+
+
+async def confirm_case(database: Database, case_id: str, reason: str, *, by: str | None = None) -> None:
+    """Note that a ready or rejected case is right as it is. Raises UsageError, and CheckFailed for another one."""
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    async with database.begin() as session:
+        status = await lock_case(session, case_id)
+        if status not in (CaseStatus.READY, CaseStatus.REJECTED):
+            raise CheckFailed(f"case {case_id} is {status.value}: nothing is decided that could be confirmed")
+        revision = (await load_latest_case(session, case_id)).revision
+        await record(
+            session, Act.CONFIRM, f"case:{case_id}", reason, by=by, revision=revision, stands=status.value
+        )
+
+
+async def curate_again(
+    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+) -> None:
+    """Queue a thread for the pipeline of today; nothing comes of it where that one decided already.
+
+    Raises UsageError for an unknown thread.
+    """
+    reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    async with open_app(database).open_async() as app, database.begin() as session:
+        revision = await _latest_revision(session, source, thread_id)
+        await defer_revisions(app, session, [revision])
+        await record(session, Act.CURATE_AGAIN, f"thread:{source}/{thread_id}", reason, by=by)
+
+
+async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
+    """Source and id of the thread that a case was made from. Raises UsageError for an unknown case."""
+    async with database.begin() as session:
+        await lock_case(session, case_id)
+        case = await load_latest_case(session, case_id)
+        stored = await load_thread(session, await revision_of(session, case.curation_id))
+    return stored.thread.source, stored.thread.thread_id
+
+
+async def redact_case(
+    database: Database, case_id: str, words: str, reason: str, *, by: str | None = None
+) -> Review:
+    """Replace words by "[redacted]" in every text of a case; otherwise as `edit_case`.
+
+    Frozen snapshots keep them: withdraw the case for privacy as well where one holds it.
+    """
+    if len(words := words.strip()) < 2:
+        raise UsageError("at least two characters can be redacted")
+    case = await load_edit(database, case_id)
+    criteria = tuple(
+        c.model_copy(update={"criterion": c.criterion.replace(words, REDACTED)}) for c in case.criteria or ()
+    )
+    texts = {k: v.replace(words, REDACTED) for k in ("narrative", "query", "advice") if (v := getattr(case, k))}
+    edit = CaseEdit(**texts, criteria=criteria)
+    return await edit_case(database, case_id, edit, reason, by=by, act=Act.REDACT)
+
+
+async def _latest_revision(session: Session, source: str, thread_id: str) -> int:
+    """The number of a thread's latest revision, locked. Raises UsageError for an unknown thread."""
+    if not (revisions := await revisions_of(session, source, thread_id)):
+        raise UsageError(f"unknown thread {source}/{thread_id}")
+    await lock_revision(session, revisions[-1])
+    return revisions[-1]
 
 
 async def dispute_case(

@@ -1,0 +1,187 @@
+"""The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, Final, Literal
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+from pydantic import ValidationError
+
+from medlive.db.accounts import Account
+from medlive.db.audit_log import LogEntry, list_entries
+from medlive.db.curation.cases import StoredCase, latest_case, lock_case, status_reason
+from medlive.db.tables.accounts import Role
+from medlive.errors import MedliveError, UsageError
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.web.accounts.access import require
+from medlive.web.acts.actions import Actions, Asked, case_actions, perform
+from medlive.web.pages import Page, local_path, render
+from medlive.web.site import Room, Section, Site, site_of
+
+router: Final = APIRouter(prefix="/acts", include_in_schema=False)
+ACTS: Final = Room("acts", False, router, (Section("Log", "/acts/log"),))
+NEW_ROWS: Final = 2  # Empty rows for further criteria
+
+SiteOf = Annotated[Site, Depends(site_of)]
+Admin = Annotated[Account, Depends(require(Role.ADMIN))]
+Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
+Text = Annotated[str, Form()]
+Kind = Literal["case", "thread", "source", "dispute"]
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the selects of the form to edit a case offer."""
+
+    axes: tuple[str, ...] = tuple(Axis)
+    themes: tuple[str, ...] = tuple(Theme)
+    specialties: tuple[str, ...] = (UNKNOWN_SPECIALTY, *SPECIALTIES)
+
+
+@dataclass(frozen=True)
+class CasePage(Page):
+    """A case with the form to edit it, what else may be done, and what was done before."""
+
+    template = "acts/case.html"
+    case_id: str
+    status: str
+    status_reason: str | None
+    revision: int
+    language: str
+    values: Mapping[str, Any]  # The fields of the form, as the case has them or as they were sent
+    criteria: tuple[Mapping[str, Any], ...]
+    actions: Actions
+    log: tuple[LogEntry, ...]
+    choices: Choices = Choices()
+    reason: str = ""
+    error: str | None = None
+
+
+@dataclass(frozen=True)
+class LogPage(Page):
+    """What people did, the latest first."""
+
+    template = "acts/log.html"
+    entries: tuple[LogEntry, ...]
+    older: int | None  # Before which number the next page begins; None: this is the last one
+
+
+@router.get("/log")
+async def show_log(
+    request: Request,
+    site: SiteOf,
+    account: Annotated[Account, Depends(require(Role.VIEWER))],
+    before: int | None = None,
+) -> Response:
+    """A page of the audit log."""
+    async with site.database.begin() as session:
+        found = await list_entries(session, before=before, limit=101)
+    return render(request, LogPage(tuple(found[:100]), found[99].number if len(found) > 100 else None))
+
+
+@router.get("/case/{case_id}")
+async def show_case(request: Request, site: SiteOf, account: Admin, case_id: str) -> Response:
+    """A case, to be edited or decided."""
+    return await _case_page(request, site, account, case_id)
+
+
+@router.post("/case/{case_id}/edit")
+async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> Response:
+    """Give the case a new revision; a criterion whose text is emptied is retired."""
+    from medlive.service.curation.review import CaseEdit, edit_case
+
+    form = {name: str(value) for name, value in (await request.form()).items()}
+    criteria = _criteria_of(form)
+    given = {name: form.get(name, "") for name in ("narrative", "query", "advice", "theme", "specialty")}
+    try:
+        kept = tuple(
+            {**c, "id": c["id"] or None, "fact": c["fact"] or None} for c in criteria if c["criterion"].strip()
+        )
+        wanted = CaseEdit.model_validate(given | {"criteria": kept})
+        await edit_case(site.database, case_id, wanted, form.get("reason", ""), by=account.name)
+    except (ValidationError, MedliveError) as error:
+        return await _case_page(request, site, account, case_id, given, criteria, form.get("reason", ""), error)
+    return RedirectResponse(f"/acts/case/{case_id}", 303)
+
+
+@router.post("/{kind}/{subject:path}")
+async def act(
+    request: Request, site: SiteOf, account: Admin, kind: Kind, subject: str,
+    act: Text = "", reason: Text = "", criterion: Text = "", type: Text = "", words: Text = "", back: Text = "",
+) -> Response:  # fmt: skip
+    """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
+    try:
+        if not reason.strip():
+            raise UsageError("an act needs a reason")
+        await perform(kind, act, Asked(site, account.name, subject, reason.strip(), criterion, type, words))
+    except MedliveError as error:
+        raise HTTPException(422, _sentence(error)) from error
+    return RedirectResponse(local_path(back or f"/acts/case/{subject}"), 303)
+
+
+async def _case_page(
+    request: Request, site: Site, account: Account, case_id: str, values: Mapping[str, Any] | None = None,
+    criteria: tuple[Mapping[str, Any], ...] = (), reason: str = "", error: Exception | None = None,
+) -> Response:  # fmt: skip
+    async with site.database.begin() as session:
+        try:
+            status = await lock_case(session, case_id)
+        except UsageError as unknown:
+            raise HTTPException(404, _sentence(unknown)) from unknown
+        case = await latest_case(session, case_id)
+        if case is None:
+            raise HTTPException(404)
+        log = await list_entries(session, subject=f"case:{case_id}")
+        why = await status_reason(session, case_id)
+    page = CasePage(
+        case_id, status.value, why, case.revision, case.language, values or _values_of(case),
+        criteria or _rows_of(case), _actions(account, case_id, status.value, case), tuple(log), reason=reason,
+        error=None if error is None else _sentence(error),
+    )  # fmt: skip
+    return render(request, page, 200 if error is None else 422)
+
+
+def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> Actions:
+    found = case_actions(account, case_id, status, tuple(c.id for c in case.rubric.criteria))
+    assert found is not None  # The route is for admins
+    return found
+
+
+def _values_of(case: StoredCase) -> Mapping[str, Any]:
+    text, rubric = case.text, case.rubric
+    return {
+        "narrative": text.narrative, "query": text.query, "advice": text.advice, "theme": rubric.theme.value,
+        "specialty": rubric.specialty,
+    }  # fmt: skip
+
+
+def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:
+    """The rubric's rows as the form shows them, and empty ones for further criteria."""
+    rows = [
+        {"id": c.id, "criterion": c.criterion, "axis": c.axis.value, "points": c.points, "advice_id": c.advice_id,
+         "fact": c.fact or ""}
+        for c in case.rubric.criteria
+    ]  # fmt: skip
+    new = {"id": "", "criterion": "", "axis": "", "points": 5, "advice_id": rows[0]["advice_id"] if rows else "",
+           "fact": ""}  # fmt: skip
+    return (*rows, *[new] * NEW_ROWS)
+
+
+def _criteria_of(form: Mapping[str, str]) -> tuple[Mapping[str, Any], ...]:
+    """The rubric's rows as they were sent, in their order."""
+    names = ("id", "criterion", "axis", "points", "advice_id", "fact")
+    numbers = sorted({int(name[1:].partition("-")[0]) for name in form if _is_row(name)})
+    return tuple({name: form.get(f"c{number}-{name}", "") for name in names} for number in numbers)
+
+
+def _is_row(name: str) -> bool:
+    number, dash, _ = name.removeprefix("c").partition("-")
+    return name.startswith("c") and bool(dash) and number.isascii() and number.isdigit() and len(number) < 4
+
+
+def _sentence(error: Exception) -> str:
+    if isinstance(error, ValidationError):
+        return "; ".join(f"{' '.join(map(str, fault['loc']))}: {fault['msg']}" for fault in error.errors())
+    assert isinstance(error, MedliveError)
+    return error.message + (f" ({error.hint})" if error.hint else "")

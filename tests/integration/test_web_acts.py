@@ -1,0 +1,145 @@
+# ruff: noqa: F811 - fixtures of another file
+"""Acts by HTTP: each needs a reason, changes what it should, and stands in the log; a takedown erases reasons."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from sqlalchemy import text
+
+from medlive.config import Settings
+from medlive.db.audit_log import list_entries, verify_log
+from medlive.db.curation.cases import latest_case
+from medlive.db.curation.reviews import list_disputes
+from medlive.db.session import Database
+from medlive.web.site import Site
+from tests.integration.test_reviewing import held, rejected, settings, status_of  # noqa: F401 - fixtures
+from tests.support.web import Browser, add_account, hidden_fields, served, session_of
+
+
+@pytest.fixture
+async def admin(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+    """An admin's browser, which sends the token of forms."""
+    site = Site(database, settings, tmp_path)
+    async with served(site) as browser:
+        browser.headers.update(await session_of(site, await add_account(database, "ada")))
+        yield browser
+
+
+async def logged(database: Database) -> list[tuple[Any, ...]]:
+    """What the log says, the oldest first, without accounts; its chain holds."""
+    async with database.begin() as session:
+        assert (await verify_log(session)).faults == ()
+        found = await list_entries(session)
+    return [
+        (e.by, e.action.value, e.subject, e.reason)
+        for e in reversed(found)
+        if not e.subject.startswith("account:")
+    ]
+
+
+LOG = "/acts/log"
+
+
+async def act(browser: Browser, subject: str, act: str, reason: str = "Checked.", **more: str) -> httpx2.Response:
+    return await browser.post(f"/acts/{subject}", data={"act": act, "reason": reason, **more})
+
+
+async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
+    database: Database,
+    admin: Browser,
+    held: str,
+) -> None:
+    subject = f"case/{held}"
+    for name, reason, status in (
+        ("approve", "Fine.", "ready"), ("reject", "No.", "rejected"), ("confirm", "Indeed.", "rejected"),
+        ("approve", "Yes.", "ready"), ("confirm", "So be it.", "ready"), ("curate_again", "New index.", "ready"),
+    ):  # fmt: skip
+        for empty in ("", "  "):
+            assert (await act(admin, subject, name, empty)).status_code == 422
+        done = await act(admin, subject, name, reason)
+        assert (done.status_code, done.headers["Location"]) == (303, f"/acts/{subject}")
+        assert await status_of(database, held) == status
+    async with database.begin() as session:
+        jobs = await session.scalar(text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"))
+    assert jobs == 1
+    assert [entry[1:] for entry in await logged(database)] == [
+        ("approve", f"case:{held}", "Fine."), ("reject", f"case:{held}", "No."),
+        ("confirm", f"case:{held}", "Indeed."), ("approve", f"case:{held}", "Yes."),
+        ("confirm", f"case:{held}", "So be it."), ("curate_again", "thread:test/1", "New index."),
+    ]  # fmt: skip
+    assert {entry[0] for entry in await logged(database)} == {"ada"}
+    assert "So be it." in (await admin.get(f"/acts/{subject}")).text
+    assert "New index." in (await admin.get("/acts/log")).text
+
+
+async def test_disputes_redactions_and_withdrawals(database: Database, admin: Browser, held: str) -> None:
+    subject = f"case/{held}"
+    assert (await act(admin, subject, "dispute", "Wrong dose.", criterion="c1")).status_code == 303
+    async with database.begin() as session:
+        [dispute] = await list_disputes(session)
+    assert (dispute.criterion_id, dispute.opened_by) == ("c1", "ada")
+    assert (await act(admin, f"dispute/{dispute.number}", "resolve", "It is right.", back=LOG)).status_code == 303
+    assert (await act(admin, subject, "redact", "A name.", words="dry cough")).status_code == 303
+    async with database.begin() as session:
+        case = await latest_case(session, held)
+        assert await list_disputes(session) == []
+    assert case is not None
+    assert "dry cough" not in str(case.text)
+    assert "[redacted]" in case.text.query
+    again = await act(admin, subject, "redact", "A name.", words="dry cough")
+    assert (again.status_code, "nothing in case" in again.text) == (422, True)
+    assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="takedown")).status_code == 422
+    assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="erratum")).status_code == 303
+    assert await status_of(database, held) == "withdrawn"
+    assert "Nothing can be done" in (await admin.get(f"/acts/{subject}")).text
+    names = [entry[1] for entry in await logged(database)]
+    assert names == ["dispute", "resolve", "redact", "withdraw"]
+
+
+async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin: Browser, held: str) -> None:
+    shown = (await admin.get(f"/acts/case/{held}")).text
+    fields = {**hidden_fields(shown), "reason": "Shorter.", "advice": "<b>Stop it.</b>", "narrative": " ",
+              "query": "Why?", "theme": "Response Depth", "specialty": "unknown"}  # fmt: skip
+    wrong = await admin.post(f"/acts/case/{held}/edit", data=fields)
+    assert wrong.status_code == 422
+    assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text
+    assert "narrative: String should have at least 1 character" in wrong.text
+    assert await logged(database) == []
+
+
+async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
+    database: Database,
+    admin: Browser,
+    rejected: int,
+) -> None:
+    for name in ("confirm", "overrule"):
+        assert (await act(admin, "thread/test/1", name, f"Because: {name}.", back=LOG)).status_code == 303
+    refused = await act(admin, "thread/test/1", "overrule")
+    assert (refused.status_code, "overruled already" in refused.text) == (422, True)
+    assert (await act(admin, "thread/test/2", "confirm")).status_code == 422
+    assert (await act(admin, "thread/test/1", "approve")).status_code == 422
+    assert [entry[1:] for entry in await logged(database)] == [
+        ("confirm", "thread:test/1", "Because: confirm."), ("overrule", "thread:test/1", "Because: overrule."),
+    ]  # fmt: skip
+    assert (await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)).status_code == 303
+    assert [entry[1:] for entry in await logged(database)] == [
+        ("confirm", "thread:test/1", None), ("overrule", "thread:test/1", None),
+        ("take_down", "thread:test/1", "The author asked."),
+    ]  # fmt: skip
+    assert "erased by a takedown" in (await admin.get("/acts/log")).text
+
+
+async def test_a_quarantine_is_lifted(database: Database, admin: Browser) -> None:
+    async with database.begin() as session:
+        await session.execute(
+            text("INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
+                 " VALUES ('icliniq', 'site', now(), 'drift')")
+        )  # fmt: skip
+    assert (await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)).status_code == 303
+    assert (await act(admin, "source/nowhere", "lift_quarantine", "New layout.")).status_code == 422
+    async with database.begin() as session:
+        assert await session.scalar(text("SELECT quarantined_at FROM sources")) is None
+    assert await logged(database) == [("ada", "lift_quarantine", "source:icliniq", "New layout.")]
