@@ -17,16 +17,17 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
 from medlive.db.session import ping
-from medlive.errors import DatabaseUnavailable
+from medlive.errors import DatabaseUnavailable, UsageError
 from medlive.web import static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
 from medlive.web.acts.room import ACTS
+from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
 from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
 from medlive.web.site import Room, Site, site_of
 
-ROOMS: Final = (DOWNLOADS, ACTS, ACCOUNTS)
+ROOMS: Final = (DOWNLOADS, AUDIT, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
 _HEADERS: Final = {
@@ -78,6 +79,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies])
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
+    app.add_exception_handler(UsageError, _on_usage_error)
     app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
     app.add_exception_handler(Exception, _on_fault)
     return app
@@ -125,6 +127,11 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
     if request.url.path.startswith("/api/"):
         return await request_validation_exception_handler(request, error)
     return _error(request, 422, None, None)
+
+
+async def _on_usage_error(request: Request, error: Exception) -> Response:
+    assert isinstance(error, UsageError)
+    return _error(request, 422, ": ".join(filter(None, (error.message, error.hint))), None)
 
 
 async def _on_database_unavailable(request: Request, error: Exception) -> Response:

@@ -105,6 +105,7 @@ TEMPLATES: Final = Environment(
 TEMPLATES.globals["static_url"] = static_url
 TEMPLATES.filters |= {
     "moment": _moment, "size": _size, "number": lambda value: f"{value:,}",
+    "label": lambda name: str(name).replace("_", " "),
     "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
     "path": lambda text: quote(str(text), safe="/"),
 }  # fmt: skip

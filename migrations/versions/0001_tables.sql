@@ -2095,3 +2095,26 @@ COMMENT ON COLUMN audit_log.details IS 'What belongs to the act, e.g. a revision
 COMMENT ON COLUMN audit_log.previous IS 'The digest of the row before; NULL in the first';
 
 COMMENT ON COLUMN audit_log.digest IS 'Of the canonical JSON of all other columns but the reason';
+
+CREATE TABLE saved_views (
+    id INTEGER GENERATED ALWAYS AS IDENTITY,
+    account_id INTEGER NOT NULL,
+    title TEXT NOT NULL,
+    table_name TEXT NOT NULL,
+    query TEXT NOT NULL,
+    CONSTRAINT pk_saved_views PRIMARY KEY (id),
+    CONSTRAINT uq_saved_views_account_id_title UNIQUE (account_id, title),
+    CONSTRAINT fk_saved_views_account_id FOREIGN KEY(account_id) REFERENCES accounts (id) ON DELETE CASCADE
+);
+
+COMMENT ON TABLE saved_views IS 'Table pages that accounts go back to';
+
+COMMENT ON COLUMN saved_views.id IS 'The view''s number';
+
+COMMENT ON COLUMN saved_views.account_id IS 'Whose it is';
+
+COMMENT ON COLUMN saved_views.title IS 'What the account calls it';
+
+COMMENT ON COLUMN saved_views.table_name IS 'The table';
+
+COMMENT ON COLUMN saved_views.query IS 'Filter and sort, as in the page''s address';

@@ -32,6 +32,15 @@ NEEDS: dict[str, Role | None] = {
     "POST /acts/case/{case_id}/edit": Role.ADMIN,
     "POST /acts/{kind}/{subject:path}": Role.ADMIN,
     "POST /account/password": Role.VIEWER,
+    "GET /audit": Role.VIEWER,
+    "GET /audit/figures/{name}.svg": Role.VIEWER,
+    "GET /audit/{table}": Role.VIEWER,
+    "GET /audit/{table}.{form}": Role.VIEWER,
+    "GET /audit/threads/{source}/{thread_id:path}": Role.VIEWER,
+    "GET /audit/cases/{case_id}": Role.VIEWER,
+    "GET /audit/requests/{digest}": Role.VIEWER,
+    "POST /audit/views": Role.VIEWER,
+    "POST /audit/views/{number}/forget": Role.VIEWER,
 }
 """Route of a private room → the role that it needs; None: it is for who is not signed in yet."""
 

@@ -1,9 +1,9 @@
-"""Tables that the audit room reads: where each thread stands, and how many stand where; triggers keep them."""
+"""Tables of the audit room: where each thread stands and how many stand where, kept by triggers; saved views."""
 
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index
+from sqlalchemy import BigInteger, ForeignKey, Identity, Index, UniqueConstraint
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
@@ -66,3 +66,15 @@ class ThreadCountRow(Base):
     specialty: Mapped[str] = column("As in thread_standings")
     status: Mapped[str] = column("As in thread_standings")
     n: Mapped[int] = column("How many came, less those that went")
+
+
+class SavedViewRow(Base):
+    """Table pages that accounts go back to."""
+
+    __tablename__ = "saved_views"
+    __table_args__ = (UniqueConstraint("account_id", "title"),)
+    id: Mapped[int] = column("The view's number", Identity(always=True), primary_key=True)
+    account_id: Mapped[int] = column("Whose it is", ForeignKey("accounts.id", ondelete="CASCADE"))
+    title: Mapped[str] = column("What the account calls it")
+    table_name: Mapped[str] = column("The table")
+    query: Mapped[str] = column("Filter and sort, as in the page's address")

@@ -1,0 +1,52 @@
+"""Saved views: table pages that an account goes back to."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert as upsert
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import read, to_stored
+from medlive.db.tables.audit import SavedViewRow
+from medlive.errors import UsageError
+
+MOST_VIEWS: Final = 100
+"""Views that an account may keep."""
+
+
+@dataclass(frozen=True, slots=True)
+class SavedView:
+    """A table page under a name."""
+
+    id: int
+    title: str
+    table_name: str
+    query: str  # Of its address
+
+
+async def list_views(session: AsyncSession, account_id: int) -> list[SavedView]:
+    """An account's views by title."""
+    row = SavedViewRow
+    query = select(row).where(row.account_id == account_id).order_by(row.title, row.id)
+    return [read(SavedView, found) for found in await session.scalars(query)]
+
+
+async def save_view(session: AsyncSession, account_id: int, title: str, table: str, query: str) -> None:
+    """Keep a view; one of the same title is replaced. Raises UsageError for no title, or too many views."""
+    if not (title := to_stored(title.strip()[:80])):
+        raise UsageError("a view needs a name")
+    row = SavedViewRow
+    kept = await session.scalar(select(func.count()).where(row.account_id == account_id, row.title != title))
+    if kept is not None and kept >= MOST_VIEWS:
+        raise UsageError(f"an account keeps {MOST_VIEWS} views at most")
+    statement = upsert(row).values(account_id=account_id, title=title, table_name=table, query=to_stored(query))
+    changed = {"table_name": statement.excluded.table_name, "query": statement.excluded.query}
+    await session.execute(statement.on_conflict_do_update(index_elements=["account_id", "title"], set_=changed))
+
+
+async def forget_view(session: AsyncSession, account_id: int, view_id: int) -> None:
+    """Delete a view, if it is the account's own."""
+    await session.execute(
+        delete(SavedViewRow).where(SavedViewRow.id == view_id, SavedViewRow.account_id == account_id)
+    )

@@ -1,0 +1,112 @@
+"""The contexts of the audit room's templates."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from medlive.db.audit.details import Membership, StoredReply
+from medlive.db.audit.listing import Counts
+from medlive.db.audit.spending import Spent
+from medlive.db.audit.views import SavedView
+from medlive.web.audit.marking import Change, Marked
+from medlive.web.audit.state import State
+from medlive.web.audit.tables import Table
+from medlive.web.pages import Page
+
+Link = tuple[str, str]  # Text and address
+
+
+@dataclass(frozen=True)
+class OverviewPage(Page):
+    """How the threads fared, what runs next, what it costs, and what needs a person."""
+
+    template = "audit/overview.html"
+    tables: Sequence[Link]
+    views: Sequence[SavedView]
+    health: Mapping[str, Any]  # Of `read_health`
+    outcomes: Sequence[str]
+    by_source: Mapping[str, Mapping[str, int]]  # Source → outcome → threads
+    by_week: Mapping[str, Mapping[str, int]]
+    reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
+    spent: Mapping[str, Sequence[Spent]]  # Week → what was spent in it, in all and by source
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table page."""
+
+    href: str | None
+    language: str
+    cells: Sequence[tuple[str, Any]]  # Column and value
+
+
+@dataclass(frozen=True)
+class TablePage(Page):
+    """The rows of a table that a filter finds, and how many each facet's values would."""
+
+    template = "audit/table.html"
+    table: Table
+    tables: Sequence[Link]
+    state: State
+    rows: Sequence[Row]
+    counts: Counts
+    before: str | None  # Address of the page before
+    after: str | None
+    views: Sequence[SavedView]
+    sorts: Mapping[str, str]  # Sort → address
+
+
+@dataclass(frozen=True)
+class Advice:
+    """An advice with what was found about it and asked for because of it."""
+
+    element: Mapping[str, Any]
+    claim: Mapping[str, Any] | None
+    criteria: Sequence[Mapping[str, Any]]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call of an agent with its reply."""
+
+    asked: Mapping[str, Any]
+    reply: StoredReply | None
+
+
+@dataclass(frozen=True)
+class RevisionStep:
+    """What a revision of a case changed in the one before."""
+
+    revision: int
+    created_at: Any
+    fields: Mapping[str, Sequence[Change]]
+    criteria: Mapping[str, Sequence[Change]]  # Criterion → change; only those that changed
+
+
+@dataclass(frozen=True)
+class ThreadPage(Page):
+    """A thread, every decision about it, and its case where there is one."""
+
+    template = "audit/thread.html"
+    found: Mapping[str, Any]  # Of `inspect_thread`
+    language: str
+    title: Marked
+    messages: Sequence[Marked]
+    elements: Mapping[str, Sequence[Mapping[str, Any]]]  # Side → elements
+    flags: Mapping[str, Sequence[Mapping[str, Any]]]  # Element or text → checks that it failed
+    advice: Sequence[Advice]
+    loose: Sequence[Mapping[str, Any]]  # Criteria of no advice above
+    calls: Sequence[Call]
+    revisions: Sequence[RevisionStep]  # The newest first
+    memberships: Sequence[Membership]
+    before: Link | None  # Of the list that led here
+    after: Link | None
+    back: Link
+
+
+@dataclass(frozen=True)
+class RequestPage(Page):
+    """A stored request as it was rendered, with its reply; or a prompt."""
+
+    template = "audit/request.html"
+    found: Mapping[str, Any]  # Of `show_prompt`

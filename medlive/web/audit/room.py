@@ -1,0 +1,155 @@
+"""The routes of the audit room."""
+
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Annotated, Final, Literal
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+
+from medlive.db.accounts import Account
+from medlive.db.audit.listing import count_rows, load_page, stream_rows
+from medlive.db.audit.views import forget_view, list_views, save_view
+from medlive.db.tables.accounts import Role
+from medlive.errors import UsageError
+from medlive.service.audit import show_prompt, stream_csv, stream_jsonl, without_identifiers
+from medlive.service.curation.inspect import ThreadTakenDown, inspect_case, inspect_thread
+from medlive.web.accounts.access import require
+from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
+from medlive.web.audit.pages import RequestPage, Row, TablePage
+from medlive.web.audit.state import State
+from medlive.web.audit.tables import TABLES
+from medlive.web.audit.thread import load_thread_page, row_link
+from medlive.web.downloads.files import FIGURE_POLICY
+from medlive.web.pages import local_path, render
+from medlive.web.site import Room, Section, Site, site_of
+
+router: Final = APIRouter(prefix="/audit", include_in_schema=False, dependencies=[Depends(require(Role.VIEWER))])
+AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
+SiteOf = Annotated[Site, Depends(site_of)]
+Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
+Text = Annotated[str, Form()]
+_LINKS: Final = [(table.title, f"/audit/{name}") for name, table in TABLES.items()]
+_FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
+
+
+@router.get("")
+async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
+    """How the threads fared, what runs next, what it costs, and what needs a person."""
+    return render(request, await load_overview(site, account.id, _LINKS))
+
+
+@router.get("/figures/{name}.svg")
+async def figure(site: SiteOf, name: Literal["weeks", "funnel"]) -> Response:
+    """A figure of the overview."""
+    async with site.database.begin() as session:
+        drawn = await _FIGURES[name](session)
+    headers = {"Content-Security-Policy": FIGURE_POLICY, "Cache-Control": "no-store"}
+    return Response(drawn, media_type="image/svg+xml", headers=headers)
+
+
+@router.post("/views")
+async def keep_view(
+    site: SiteOf, account: Viewer, title: Text = "", table: Text = "", query: Text = ""
+) -> Response:
+    """Keep a table page under a name."""
+    if table not in TABLES:
+        raise HTTPException(422)
+    async with site.database.begin() as session:
+        await save_view(session, account.id, title, table, query)
+    return RedirectResponse(local_path(f"/audit/{table}" + (f"?{query}" if query else "")), 303)
+
+
+@router.post("/views/{number}/forget")
+async def drop_view(site: SiteOf, account: Viewer, number: int, back: Text = "/audit") -> Response:
+    """Forget a kept table page."""
+    async with site.database.begin() as session:
+        await forget_view(session, account.id, number)
+    return RedirectResponse(local_path(back), 303)
+
+
+@router.get("/requests/{digest}")
+async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
+    """A request as it was rendered with its reply, or a prompt, by its digest or the beginning of it."""
+    async with site.database.begin() as session:
+        with _missing():
+            found = await show_prompt(session, digest)
+    return render(request, RequestPage(found))
+
+
+@router.get("/cases/{case_id}")
+async def show_case(request: Request, site: SiteOf, case_id: str) -> Response:
+    """A case with its thread and every decision about it."""
+    async with site.database.begin() as session:
+        with _missing():
+            found = await inspect_case(session, case_id)
+        return render(request, await load_thread_page(session, found, request.query_params))
+
+
+@router.get("/threads/{source}/{thread_id:path}")
+async def show_thread(request: Request, site: SiteOf, source: str, thread_id: str) -> Response:
+    """A thread with every decision about it, and its case."""
+    async with site.database.begin() as session:
+        with _missing():
+            found = await inspect_thread(session, source, thread_id)
+        return render(request, await load_thread_page(session, found, request.query_params))
+
+
+@router.get("/{table}.{form}")
+async def export(request: Request, site: SiteOf, table: str, form: Literal["csv", "jsonl"]) -> Response:
+    """Exactly the rows that a table page's filter finds, as they are read."""
+    state = _state(request, table)
+
+    async def lines() -> AsyncIterator[str]:
+        async with site.database.begin() as session:
+            order = {"sort": state.sort, "descending": not state.ascending}
+            rows = stream_rows(session, state.listing, state.where, **order)  # type: ignore[arg-type]
+            written = stream_csv(rows, state.listing.row) if form == "csv" else stream_jsonl(rows)
+            async for line in written:
+                yield line
+
+    kind = "text/csv" if form == "csv" else "application/jsonl"
+    name = {"Content-Disposition": f'attachment; filename="medlive-{table}.{form}"', "Cache-Control": "no-store"}
+    return StreamingResponse(lines(), media_type=f"{kind}; charset=utf-8", headers=name)
+
+
+@router.get("/{table}")
+async def show_table(request: Request, site: SiteOf, account: Viewer, table: str) -> Response:
+    """The rows of a table that a filter finds."""
+    state = _state(request, table)
+    view = TABLES[table]
+    async with site.database.begin() as session:
+        page = await load_page(
+            session, state.listing, state.where, sort=state.sort, descending=not state.ascending,
+            after=state.after, before=state.before,
+        )  # fmt: skip
+        counts = await count_rows(session, state.listing, state.where)
+        views = [v for v in await list_views(session, account.id) if v.table_name == table]
+    rows = []
+    for row, key in zip(without_identifiers(page.rows), page.keys, strict=True):
+        link = row_link(state, row, key)
+        cells = [(name, getattr(row, name)) for name in view.columns]
+        rows.append(Row(link and link[1], getattr(row, "language", ""), cells))
+    shown = TablePage(
+        table=view, tables=_LINKS, state=state, rows=rows, counts=counts, views=views,
+        before=page.before and state.page(before=page.before), after=page.after and state.page(after=page.after),
+        sorts={sort: state.resorted(sort) for sort in state.listing.sorts},
+    )  # fmt: skip
+    return render(request, shown)
+
+
+@contextmanager
+def _missing() -> Iterator[None]:
+    """What cannot be found, or was taken down, as HTTP says it."""
+    try:
+        yield
+    except UsageError as error:
+        raise HTTPException(404, ". ".join(filter(None, (error.message, error.hint)))) from None
+    except ThreadTakenDown as gone:
+        raise HTTPException(410, gone.message) from None
+
+
+def _state(request: Request, table: str) -> State:
+    if table not in TABLES:
+        raise HTTPException(404)
+    return State.parse(table, request.query_params)

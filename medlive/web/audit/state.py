@@ -1,0 +1,111 @@
+"""What a table page shows, as it stands in the address: filter, sort and place."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
+from datetime import datetime
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from starlette.datastructures import QueryParams
+
+from medlive.clock import parse_moment
+from medlive.db.audit.listing import Filter, Listing
+from medlive.db.audit.tables import LISTINGS
+from medlive.errors import UsageError
+from medlive.service.audit import parse_week
+
+TABLE: Final = "table"
+_TIMES: Final = ("since", "until")
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table's name, filter, sort and place; `at` is the row that a page about one of its rows came from."""
+
+    table: str
+    where: Filter
+    sort: str = ""
+    ascending: bool = False
+    after: str | None = None
+    before: str | None = None
+    at: str | None = None
+
+    @classmethod
+    def parse(cls, table: str, given: QueryParams) -> "State":
+        """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
+        listing, kind = LISTINGS[table]
+        facets = {
+            f.name: tuple(dict.fromkeys(given.getlist(f.name)))
+            for f in fields(kind)
+            if f.name not in (*_TIMES, "text")
+        }
+        where: dict[str, Any] = facets | {"week": tuple(map(parse_week, facets["week"]))}
+        where |= {name: _moment(given.get(name)) for name in _TIMES} | {
+            "text": given.get("text", "").strip()[:200]
+        }
+        sort = given.get("sort", "")
+        listing.order(sort)
+        places = {name: given.get(name) for name in ("after", "before", "at")}
+        return cls(table, kind(**where), sort, given.get("order") == "asc", **places)
+
+    @property
+    def listing(self) -> Listing[Any]:
+        """The table."""
+        return LISTINGS[self.table][0]
+
+    @property
+    def sorted_by(self) -> str:
+        """The sort's name."""
+        return self.sort or next(iter(self.listing.sorts))
+
+    @property
+    def is_filtered(self) -> bool:
+        """Whether rows are left out."""
+        return self.where != type(self.where)()
+
+    def pairs(self) -> Iterator[tuple[str, str]]:
+        """Filter and sort as the fields of an address."""
+        for name, values in self.where.facets().items():
+            for value in values:
+                yield name, value
+        for name in _TIMES:
+            if (moment := getattr(self.where, name)) is not None:
+                yield name, moment.date().isoformat() if _is_midnight(moment) else moment.isoformat()
+        if self.where.text:
+            yield "text", self.where.text
+        if self.sort:
+            yield "sort", self.sort
+        if self.ascending:
+            yield "order", "asc"
+
+    def query(self, **more: str | None) -> str:
+        """The address's query, with more fields; empty for the whole table."""
+        return urlencode([*self.pairs(), *((name, value) for name, value in more.items() if value is not None)])
+
+    def page(self, **more: str | None) -> str:
+        """The address of the table page."""
+        query = self.query(**more)
+        return f"/audit/{self.table}" + (f"?{query}" if query else "")
+
+    def toggled(self, facet: str, value: str) -> str:
+        """The address of the page with a facet's value taken into the filter, or out of it."""
+        values = getattr(self.where, facet)
+        values = tuple(v for v in values if v != value) if value in values else (*values, value)
+        changed: dict[str, Any] = {facet: values}
+        return replace(self, where=replace(self.where, **changed)).page()
+
+    def resorted(self, sort: str) -> str:
+        """The address of the page by another sort, or by this one the other way round."""
+        ascending = self.sorted_by == sort and not self.ascending
+        return replace(self, sort=sort, ascending=ascending).page()
+
+
+def _moment(text: str | None) -> datetime | None:
+    try:
+        return parse_moment(text) if text else None
+    except ValueError:
+        raise UsageError(f"{text!r:.50} is not a date such as 2026-11-22") from None
+
+
+def _is_midnight(moment: datetime) -> bool:
+    return moment.timetz().replace(tzinfo=None) == datetime.min.time()

@@ -1,0 +1,107 @@
+"""What the page of a thread or a case shows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from medlive.db.audit.details import CaseRevision, find_replies, list_memberships, list_revisions
+from medlive.db.audit.listing import load_page
+from medlive.db.session import Session
+from medlive.web.audit.marking import compare, mark_thread
+from medlive.web.audit.pages import Advice, Call, Link, RevisionStep, ThreadPage
+from medlive.web.audit.state import TABLE, State
+from medlive.web.audit.tables import TABLES
+
+_TEXTS = ("narrative", "query", "advice")
+_Record = Mapping[str, Any]
+
+
+async def load_thread_page(session: Session, found: dict[str, Any], query: QueryParams) -> ThreadPage:
+    """The page about what `inspect_thread` found; `query` says which list led to it."""
+    curation = found["curation"] or {"elements": (), "claims": (), "calls": (), "checks": ()}
+    title, messages = mark_thread(found["thread"], curation["elements"])
+    elements = _group(curation["elements"], "side")
+    claims = {claim["element_id"]: claim for claim in curation["claims"]}
+    criteria = _group(found["criteria"], "advice_id")
+    advice = [Advice(e, claims.get(e["id"]), criteria.pop(e["id"], [])) for e in elements.get("advice", ())]
+    replies = await find_replies(session, {call["request_digest"] for call in curation["calls"]})
+    case_id = found["case"] and found["case"]["case_id"]
+    revisions = await list_revisions(session, case_id) if case_id else []
+    state = _state(query)
+    before, after = await _neighbours(session, state)
+    return ThreadPage(
+        found=found,
+        language="zh" if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"]) else "en",
+        title=title,
+        messages=messages,
+        elements=elements,
+        flags=_group((c for c in curation["checks"] if not c["passed"]), "subject"),
+        advice=advice,
+        loose=[c for rest in criteria.values() for c in rest],
+        calls=[Call(call, replies.get(call["request_digest"])) for call in curation["calls"]],
+        revisions=[_step(*pair) for pair in pairwise(revisions)][::-1],
+        memberships=await list_memberships(session, case_id) if case_id else [],
+        before=before,
+        after=after,
+        back=(TABLES[state.table].title, state.page()),
+    )
+
+
+def _state(query: QueryParams) -> State:
+    table = query.get(TABLE, "")
+    return State.parse(table if table in TABLES else "threads", query)
+
+
+async def _neighbours(session: Session, state: State) -> tuple[Link | None, Link | None]:
+    """The rows beside the one that led here, in its list; None where there is none."""
+    if state.at is None:
+        return None, None
+    found: list[Link | None] = []
+    for place in ("before", "after"):
+        page = await load_page(
+            session, state.listing, state.where, sort=state.sort, descending=not state.ascending, size=1,
+            before=state.at if place == "before" else None, after=state.at if place == "after" else None,
+        )  # fmt: skip
+        found.append(row_link(state, page.rows[0], page.keys[0]) if page.rows else None)
+    return found[0], found[1]
+
+
+def row_link(state: State, row: Any, key: str) -> Link | None:
+    """A row's own page, which knows the list that led to it; None: it has none."""
+    table = TABLES[state.table]
+    if (path := table.link(row)) is None:
+        return None
+    text = str(getattr(row, table.columns[0]) or "–")
+    if not path.startswith(("/audit/threads/", "/audit/cases/")):
+        return text, path
+    path, _, fragment = path.partition("#")
+    query = state.query(**{TABLE: state.table, "at": key})
+    return text, f"{path}?{query}" + (f"#{fragment}" if fragment else "")
+
+
+def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
+    found: dict[str, list[_Record]] = {}
+    for record in records:
+        found.setdefault(str(record[name]), []).append(record)
+    return found
+
+
+def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
+    """What the newer of two revisions changed."""
+    names = (*_TEXTS, "theme", "specialty")
+    texts = {name: (str(getattr(old, name)), str(getattr(new, name))) for name in names}
+    return RevisionStep(
+        new.revision,
+        new.created_at,
+        {name: compare(*pair) for name, pair in texts.items() if pair[0] != pair[1]},
+        _changed_criteria(old, new),
+    )
+
+
+def _changed_criteria(old: CaseRevision, new: CaseRevision) -> dict[str, Sequence[Any]]:
+    before, after = ({c.id: f"{c.points:+} {c.axis}: {c.criterion}" for c in one.criteria} for one in (old, new))
+    ids = [*before, *(i for i in after if i not in before)]
+    changed = [i for i in ids if before.get(i) != after.get(i)]
+    return {i: compare(before.get(i, ""), after.get(i, "")) for i in changed}
