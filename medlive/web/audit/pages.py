@@ -38,6 +38,7 @@ class Row:
     href: str | None
     language: str
     cells: Sequence[tuple[str, Any]]  # Column and value
+    more: Sequence[tuple[str, Any]]
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,8 @@ async def show_table(request: Request, site: SiteOf, account: Viewer, table: str
     for row, key in zip(without_identifiers(page.rows), page.keys, strict=True):
         link = row_link(state, row, key)
         cells = [(name, getattr(row, name)) for name in view.columns]
-        rows.append(Row(link and link[1], getattr(row, "language", ""), cells))
+        more = [(name, value) for name in view.more if (value := getattr(row, name))]
+        rows.append(Row(link and link[1], getattr(row, "language", ""), cells, more))
     shown = TablePage(
         table=view, tables=_LINKS, state=state, rows=rows, counts=counts, views=views,
         before=page.before and state.page(before=page.before), after=page.after and state.page(after=page.after),

@@ -8,11 +8,12 @@ from urllib.parse import quote, urlencode
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table page; the first column leads to the row's own page."""
+    """A table page; the first column leads to the row's own page, and holds what is long."""
 
     title: str
     about: str
     columns: tuple[str, ...]
+    more: tuple[str, ...]  # Below the first column's value, where there is something to say
     link: Callable[[Any], str | None]  # Path of a row's own page; None: there is none
     empty: str  # What fills the table, as a command
 
@@ -33,52 +34,52 @@ def _case(row: Any) -> str:
 TABLES: Final[Mapping[str, Table]] = {
     "threads": Table(
         "Threads", "Every thread by where it stands, with what its advice was contradicted by.",
-        ("title", "source", "outcome", "stage", "reason", "changed_at", "detail", "evidence"),
+        ("title", "source", "outcome", "stage", "reason", "changed_at"), ("detail", "evidence"),
         _thread, "medlive harvest, or medlive import FILE",
     ),
     "cases": Table(
         "Cases", "The latest revision of every case.",
-        ("query", "status", "specialty", "theme", "source", "revision", "changed_at", "status_reason", "case_id"),
+        ("query", "status", "specialty", "theme", "source", "revision", "changed_at"), ("status_reason",),
         _case, "medlive curate",
     ),
     "calls": Table(
         "Agent calls", "What engines were asked for the decisions that stand, and what they replied.",
         (
-            "task", "outcome", "model", "attempt", "input_tokens", "output_tokens", "cost_usd", "latency_ms",
-            "thread_id", "decided_at", "problem", "reply",
+            "task", "outcome", "model", "input_tokens", "output_tokens", "cost_usd", "latency_ms", "thread_id",
+            "decided_at",
         ),
+        ("problem", "reply"),
         lambda row: f"{_thread(row)}#call-{row.position}", "medlive curate",
     ),
     "claims": Table(
         "Claims", "Each advice as it was judged, and the words of the passages that it was judged by.",
-        (
-            "claim", "verdict", "second", "outcome", "evidence", "reason", "second_reason", "thread_id",
-            "decided_at",
-        ),
+        ("claim", "verdict", "second", "outcome", "source", "thread_id", "decided_at"),
+        ("reason", "second_reason", "evidence"),
         lambda row: f"{_thread(row)}#advice-{row.element_id}", "medlive curate",
     ),
     "runs": Table(
         "Harvest runs", "Each source's weekly harvests.",
-        ("iso_week", "source", "outcome", "started_at", "finished_at", "starts", "counts", "problem"),
+        ("iso_week", "source", "outcome", "started_at", "finished_at", "starts"), ("problem", "counts"),
         lambda row: f"/audit/pages?{urlencode({'run': row.id})}", "medlive harvest",
     ),
     "pages": Table(
         "Pages", "Every page that was asked for.",
-        ("url", "source", "kind", "status", "fetched_at", "elapsed_ms", "thread_id", "page_number", "error"),
+        ("url", "source", "kind", "status", "fetched_at", "elapsed_ms", "page_number"), ("error",),
         _thread, "medlive harvest",
     ),
     "jobs": Table(
         "Jobs", "What waits for a worker, runs, or is done.",
-        ("task", "status", "queue", "attempts", "queued_at", "args"), lambda row: None, "medlive harvest",
+        ("task", "status", "queue", "attempts", "queued_at"), ("args",), lambda row: None, "medlive harvest",
     ),
     "snapshots": Table(
         "Snapshots", "What was frozen, and why it may not be published.",
-        ("version", "state", "publishable", "cases", "criteria", "frozen_at", "parent", "why_not"),
+        ("version", "state", "publishable", "cases", "criteria", "frozen_at", "parent"), ("why_not",),
         lambda row: f"/medlive-{row.version}/", "medlive snapshot freeze",
     ),
     "errata": Table(
         "Errata", "Cases and criteria that were withdrawn.",
-        ("case_id", "criterion_id", "kind", "reason", "revision", "new_revision", "withdrawn_by", "withdrawn_at"),
+        ("case_id", "criterion_id", "kind", "revision", "new_revision", "withdrawn_by", "withdrawn_at"),
+        ("reason",),
         _case, "medlive case withdraw CASE",
     ),
 }  # fmt: skip
