@@ -7,12 +7,14 @@ from typing import Final
 from medlive.charts.bars import Bar, Group, bars, columns
 from medlive.charts.drawing import Frame
 from medlive.clock import iso_week, now
+from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
 from medlive.db.audit.standing import Standing, list_standings
 from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
+from medlive.db.tables.accounts import Role
 from medlive.service.status import read_health
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
@@ -20,7 +22,7 @@ from medlive.web.site import Site
 OUTCOMES: Final = ("pending", "rejected", "failed", "held", "kept", "withdrawn")
 
 
-async def load_overview(site: Site, account_id: int, tables: list[Link]) -> OverviewPage:
+async def load_overview(site: Site, account: Account, tables: list[Link]) -> OverviewPage:
     """Everything the overview shows."""
     health = await read_health(site.database, site.settings, now())
     async with site.database.begin() as session:
@@ -28,13 +30,14 @@ async def load_overview(site: Site, account_id: int, tables: list[Link]) -> Over
         shown = {row.outcome for row in found}
         return OverviewPage(
             tables=tables,
-            views=await list_views(session, account_id),
+            views=await list_views(session, account.id),
             health=health,
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_sum((s.source, s) for s in found if not s.week),
             by_week=_sum((s.week, s) for s in found if s.week),
             reasons=[(r.stage, r.outcome, r.reason or "", r.count) for r in await funnel(session)],
             spent=await _spent(session),
+            may_act=account.may(Role.ADMIN),
         )
 
 

@@ -8,6 +8,8 @@ from medlive.db.audit.details import Membership, StoredReply
 from medlive.db.audit.listing import Counts
 from medlive.db.audit.spending import Spent
 from medlive.db.audit.views import SavedView
+from medlive.db.audit_log import LogEntry
+from medlive.web.acts.actions import Actions
 from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
@@ -29,6 +31,7 @@ class OverviewPage(Page):
     by_week: Mapping[str, Mapping[str, int]]
     reasons: Sequence[tuple[str, str, str, int]]  # Stage, outcome, reason, threads
     spent: Mapping[str, Sequence[Spent]]  # Week → what was spent in it, in all and by source
+    may_act: bool
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,8 @@ class ThreadPage(Page):
     calls: Sequence[Call]
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
+    entries: Sequence[LogEntry]  # What people did to it
+    actions: Actions | None  # None: the account may not act
     before: Link | None  # Of the list that led here
     after: Link | None
     back: Link

@@ -36,7 +36,7 @@ _FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
 @router.get("")
 async def overview(request: Request, site: SiteOf, account: Viewer) -> Response:
     """How the threads fared, what runs next, what it costs, and what needs a person."""
-    return render(request, await load_overview(site, account.id, _LINKS))
+    return render(request, await load_overview(site, account, _LINKS))
 
 
 @router.get("/figures/{name}.svg")
@@ -78,21 +78,21 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
 
 
 @router.get("/cases/{case_id}")
-async def show_case(request: Request, site: SiteOf, case_id: str) -> Response:
+async def show_case(request: Request, site: SiteOf, account: Viewer, case_id: str) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
         with _missing():
             found = await inspect_case(session, case_id)
-        return render(request, await load_thread_page(session, found, request.query_params))
+        return render(request, await load_thread_page(session, found, account, request.url, of_case=True))
 
 
 @router.get("/threads/{source}/{thread_id:path}")
-async def show_thread(request: Request, site: SiteOf, source: str, thread_id: str) -> Response:
+async def show_thread(request: Request, site: SiteOf, account: Viewer, source: str, thread_id: str) -> Response:
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
         with _missing():
             found = await inspect_thread(session, source, thread_id)
-        return render(request, await load_thread_page(session, found, request.query_params))
+        return render(request, await load_thread_page(session, found, account, request.url, of_case=False))
 
 
 @router.get("/{table}.{form}")

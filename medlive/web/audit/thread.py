@@ -1,14 +1,18 @@
 """What the page of a thread or a case shows."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from starlette.datastructures import QueryParams
+from starlette.datastructures import URL, QueryParams
 
+from medlive.db.accounts import Account
 from medlive.db.audit.details import CaseRevision, find_replies, list_memberships, list_revisions
 from medlive.db.audit.listing import load_page
+from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
+from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import compare, mark_thread
 from medlive.web.audit.pages import Advice, Call, Link, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
@@ -18,8 +22,13 @@ _TEXTS = ("narrative", "query", "advice")
 _Record = Mapping[str, Any]
 
 
-async def load_thread_page(session: Session, found: dict[str, Any], query: QueryParams) -> ThreadPage:
-    """The page about what `inspect_thread` found; `query` says which list led to it."""
+async def load_thread_page(
+    session: Session, found: dict[str, Any], account: Account, url: URL, *, of_case: bool
+) -> ThreadPage:
+    """The page about what `inspect_thread` found: its case, if `of_case`, or the thread.
+
+    The query of `url` says which list led to it.
+    """
     curation = found["curation"] or {"elements": (), "claims": (), "calls": (), "checks": ()}
     title, messages = mark_thread(found["thread"], curation["elements"])
     elements = _group(curation["elements"], "side")
@@ -29,8 +38,17 @@ async def load_thread_page(session: Session, found: dict[str, Any], query: Query
     replies = await find_replies(session, {call["request_digest"] for call in curation["calls"]})
     case_id = found["case"] and found["case"]["case_id"]
     revisions = await list_revisions(session, case_id) if case_id else []
-    state = _state(query)
+    state = _state(QueryParams(url.query))
     before, after = await _neighbours(session, state)
+    place = f"{url.path}?{url.query}" if url.query else url.path
+    thread, case = found["thread"], found["case"]
+    if of_case:
+        subject = f"case:{case_id}"
+        actions = case_actions(account, case_id, case["status"], tuple(c["id"] for c in found["criteria"]))
+        actions = actions and replace(actions, back=place)
+    else:
+        subject = f"thread:{thread['source']}/{thread['thread_id']}"
+        actions = thread_actions(account, thread["source"], thread["thread_id"], _outcome(found), place)
     return ThreadPage(
         found=found,
         language="zh" if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"]) else "en",
@@ -43,10 +61,18 @@ async def load_thread_page(session: Session, found: dict[str, Any], query: Query
         calls=[Call(call, replies.get(call["request_digest"])) for call in curation["calls"]],
         revisions=[_step(*pair) for pair in pairwise(revisions)][::-1],
         memberships=await list_memberships(session, case_id) if case_id else [],
+        entries=await list_entries(session, subject=subject),
+        actions=actions,
         before=before,
         after=after,
         back=(TABLES[state.table].title, state.page()),
     )
+
+
+def _outcome(found: _Record) -> str:
+    if any(not verdict["passed"] for verdict in found["filters"]):
+        return "rejected"
+    return str(found["curation"]["outcome"]) if found["curation"] else "pending"
 
 
 def _state(query: QueryParams) -> State:
