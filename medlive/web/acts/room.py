@@ -52,7 +52,7 @@ class CasePage(Page):
     values: Mapping[str, Any]  # The fields of the form, as the case has them or as they were sent
     criteria: tuple[Mapping[str, Any], ...]
     actions: Actions
-    log: tuple[LogEntry, ...]
+    entries: tuple[LogEntry, ...]
     choices: Choices = Choices()
     reason: str = ""
     error: str | None = None
