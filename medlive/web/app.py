@@ -25,9 +25,10 @@ from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
 from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
+from medlive.web.review.room import REVIEW
 from medlive.web.site import Room, Site, site_of
 
-ROOMS: Final = (DOWNLOADS, AUDIT, ACTS, ACCOUNTS)
+ROOMS: Final = (DOWNLOADS, AUDIT, REVIEW, ACTS, ACCOUNTS)
 """Every room; one is added by a line here."""
 
 _HEADERS: Final = {

@@ -2118,3 +2118,101 @@ COMMENT ON COLUMN saved_views.title IS 'What the account calls it';
 COMMENT ON COLUMN saved_views.table_name IS 'The table';
 
 COMMENT ON COLUMN saved_views.query IS 'Filter and sort, as in the page''s address';
+
+CREATE TABLE studies (
+    name TEXT NOT NULL,
+    kind TEXT NOT NULL,
+    version TEXT,
+    stratum TEXT NOT NULL,
+    seed INTEGER NOT NULL,
+    raters TEXT[] NOT NULL,
+    adjudicator TEXT,
+    created_by TEXT NOT NULL,
+    created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    closed_at TIMESTAMP WITH TIME ZONE,
+    CONSTRAINT pk_studies PRIMARY KEY (name),
+    CONSTRAINT ck_studies_kind_known CHECK (kind IN ('case_quality', 'criterion_validity')),
+    CONSTRAINT ck_studies_stratum_known CHECK (stratum IN ('none', 'language', 'specialty', 'theme')),
+    CONSTRAINT ck_studies_name_spelling CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,63}$'),
+    CONSTRAINT ck_studies_adjudicator_is_another CHECK (NOT adjudicator = ANY (raters))
+);
+
+COMMENT ON TABLE studies IS 'Studies in which people rate a sample of cases';
+
+COMMENT ON COLUMN studies.name IS 'The study''s name';
+
+COMMENT ON COLUMN studies.kind IS 'case_quality or criterion_validity';
+
+COMMENT ON COLUMN studies.version IS 'The snapshot whose cases were drawn; NULL: the ready cases';
+
+COMMENT ON COLUMN studies.stratum IS 'By what the sample was drawn in equal numbers';
+
+COMMENT ON COLUMN studies.seed IS 'Of the sample, and of each rater''s order';
+
+COMMENT ON COLUMN studies.raters IS 'The accounts that rate';
+
+COMMENT ON COLUMN studies.adjudicator IS 'The account that settles disagreements; NULL: nobody';
+
+COMMENT ON COLUMN studies.created_by IS 'The account that began it';
+
+COMMENT ON COLUMN studies.created_at IS 'When it was begun';
+
+COMMENT ON COLUMN studies.closed_at IS 'Since when nobody rates any more; NULL: it is open';
+
+CREATE TABLE study_items (
+    study TEXT NOT NULL,
+    item TEXT NOT NULL,
+    position INTEGER NOT NULL,
+    case_id TEXT NOT NULL,
+    revision INTEGER NOT NULL,
+    aspect TEXT NOT NULL,
+    criterion_id TEXT,
+    CONSTRAINT pk_study_items PRIMARY KEY (study, item),
+    CONSTRAINT uq_study_items_study_position UNIQUE (study, position),
+    CONSTRAINT fk_study_items_study FOREIGN KEY(study) REFERENCES studies (name)
+);
+
+CREATE INDEX ix_study_items_case_id ON study_items (case_id);
+
+COMMENT ON TABLE study_items IS 'What is rated in studies: one aspect of one revision of a case';
+
+COMMENT ON COLUMN study_items.study IS 'The study';
+
+COMMENT ON COLUMN study_items.item IS 'The digest of what is rated, as on sheets';
+
+COMMENT ON COLUMN study_items.position IS 'Its place in the study, from 1';
+
+COMMENT ON COLUMN study_items.case_id IS 'The case';
+
+COMMENT ON COLUMN study_items.revision IS 'Its revision';
+
+COMMENT ON COLUMN study_items.aspect IS 'narrative_and_query, advice or criterion';
+
+COMMENT ON COLUMN study_items.criterion_id IS 'The criterion''s id within its case; NULL: another aspect';
+
+CREATE TABLE study_ratings (
+    study TEXT NOT NULL,
+    item TEXT NOT NULL,
+    rater TEXT NOT NULL,
+    rating INTEGER,
+    comment TEXT NOT NULL,
+    rated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_study_ratings PRIMARY KEY (study, item, rater),
+    CONSTRAINT fk_study_ratings_study_item FOREIGN KEY(study, item) REFERENCES study_items (study, item),
+    CONSTRAINT ck_study_ratings_rating_range CHECK (rating BETWEEN 0 AND 2),
+    CONSTRAINT ck_study_ratings_comment_length CHECK (char_length(comment) <= 2000)
+);
+
+COMMENT ON TABLE study_ratings IS 'Ratings, each of which its rater may change while the study is open';
+
+COMMENT ON COLUMN study_ratings.study IS 'The study';
+
+COMMENT ON COLUMN study_ratings.item IS 'What is rated';
+
+COMMENT ON COLUMN study_ratings.rater IS 'The account, a rater''s or the adjudicator''s';
+
+COMMENT ON COLUMN study_ratings.rating IS 'On the aspect''s scale; NULL: could not decide';
+
+COMMENT ON COLUMN study_ratings.comment IS 'What the rater says about it';
+
+COMMENT ON COLUMN study_ratings.rated_at IS 'When it was given, or last changed';

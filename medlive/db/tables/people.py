@@ -4,10 +4,10 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import CheckConstraint, Index
+from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, UniqueConstraint
 from sqlalchemy.orm import Mapped
 
-from medlive.db.tables.base import Base, EnumText, column, is_digest, one_of
+from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
 
 
 class Act(StrEnum):
@@ -59,3 +59,72 @@ class AuditLogRow(Base):
     details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")
     previous: Mapped[str | None] = column("The digest of the row before; NULL in the first")
     digest: Mapped[str] = column("Of the canonical JSON of all other columns but the reason", unique=True)
+
+
+class StudyKind(StrEnum):
+    """What a study asks about its cases."""
+
+    CASE_QUALITY = "case_quality"  # Narrative with query, and advice: 0 to 2 each
+    CRITERION_VALIDITY = "criterion_validity"  # Each criterion: 0 or 1
+
+
+class Stratum(StrEnum):
+    """By what a study's sample is drawn in equal numbers."""
+
+    NONE = "none"
+    LANGUAGE = "language"
+    SPECIALTY = "specialty"
+    THEME = "theme"
+
+
+class StudyRow(Base):
+    """Studies in which people rate a sample of cases."""
+
+    __tablename__ = "studies"
+    __table_args__ = (
+        one_of("kind", StudyKind),
+        one_of("stratum", Stratum),
+        CheckConstraint("name ~ '^[a-z0-9][a-z0-9-]{0,63}$'", name="name_spelling"),
+        CheckConstraint("NOT adjudicator = ANY (raters)", name="adjudicator_is_another"),
+    )
+    name: Mapped[str] = column("The study's name", primary_key=True)
+    kind: Mapped[StudyKind] = column("case_quality or criterion_validity", EnumText(StudyKind))
+    version: Mapped[str | None] = column("The snapshot whose cases were drawn; NULL: the ready cases")
+    stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers", EnumText(Stratum))
+    seed: Mapped[int] = column("Of the sample, and of each rater's order")
+    raters: Mapped[list[str]] = column("The accounts that rate", ARRAY(AnyText))
+    adjudicator: Mapped[str | None] = column("The account that settles disagreements; NULL: nobody")
+    created_by: Mapped[str] = column("The account that began it")
+    created_at: Mapped[datetime] = now_column("When it was begun")
+    closed_at: Mapped[datetime | None] = column("Since when nobody rates any more; NULL: it is open")
+
+
+class StudyItemRow(Base):
+    """What is rated in studies: one aspect of one revision of a case."""
+
+    __tablename__ = "study_items"
+    __table_args__ = (UniqueConstraint("study", "position"), Index(None, "case_id"))
+    study: Mapped[str] = column("The study", ForeignKey("studies.name"), primary_key=True)
+    item: Mapped[str] = column("The digest of what is rated, as on sheets", primary_key=True)
+    position: Mapped[int] = column("Its place in the study, from 1")
+    case_id: Mapped[str] = column("The case")
+    revision: Mapped[int] = column("Its revision")
+    aspect: Mapped[str] = column("narrative_and_query, advice or criterion")
+    criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: another aspect")
+
+
+class StudyRatingRow(Base):
+    """Ratings, each of which its rater may change while the study is open."""
+
+    __tablename__ = "study_ratings"
+    __table_args__ = (
+        ForeignKeyConstraint(["study", "item"], ["study_items.study", "study_items.item"]),
+        CheckConstraint("rating BETWEEN 0 AND 2", name="rating_range"),
+        CheckConstraint("char_length(comment) <= 2000", name="comment_length"),
+    )
+    study: Mapped[str] = column("The study", primary_key=True)
+    item: Mapped[str] = column("What is rated", primary_key=True)
+    rater: Mapped[str] = column("The account, a rater's or the adjudicator's", primary_key=True)
+    rating: Mapped[int | None] = column("On the aspect's scale; NULL: could not decide")
+    comment: Mapped[str] = column("What the rater says about it")
+    rated_at: Mapped[datetime] = now_column("When it was given, or last changed")

@@ -49,6 +49,9 @@ _OF_REVISION = f"DELETE FROM {{0}} WHERE revision_id IN ({_REVISIONS})"
 _ERASURES: Final = {
     "snapshot_members": f"DELETE FROM snapshot_members WHERE case_id IN ({_CASES})"
     " AND version IN (SELECT version FROM snapshots WHERE state <> 'frozen')",
+    "study_ratings": "DELETE FROM study_ratings WHERE (study, item) IN"
+    f" (SELECT study, item FROM study_items WHERE case_id IN ({_CASES}))",
+    "study_items": f"DELETE FROM study_items WHERE case_id IN ({_CASES})",
     "reviews": _OF_CASE,
     "reviews_emptied": f"UPDATE reviews SET reason = '{_WITHHELD}', decided_by = NULL WHERE case_id IN ({_CASES})",
     "identifier_scans": _OF_CASE,

@@ -5,7 +5,7 @@ query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Nee
 """
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -94,7 +94,7 @@ def write_quality_sheets(
         [
             {"item": item.id, "language": case.language, "aspect": item.aspect, "question": case.question,
              "advice": case.advice, "criterion": item.criterion}
-            for item in _items(case)
+            for item in case_items(case)
         ]
         for case in cases
         if case.case_id in chosen
@@ -108,13 +108,20 @@ def quality(run_dir: Path, files: Sequence[Path], *, draws: int = 1000, seed: in
     Raises BadInput if lines are invalid, a rater contradicts themselves, or nothing matches the current cases.
     """
     run = open_run(run_dir)
-    items = {item.id: item for case in run.cases for item in _items(case)}
+    items = {item.id: item for case in run.cases for item in case_items(case)}
     given, raters, notes = _read(files, items)
-    # In the run's order, so that draws do not depend on the order of rows or files.
-    rated = {a: [item for item in items.values() if item.aspect == a and item.id in given] for a in ASPECTS}
-    aspects = tuple(_aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS)
+    aspects = aspect_figures(items.values(), given, raters, draws=draws, seed=seed)
     about, named = run.info.cases, ", ".join(path.name for path in files)
     return Quality(about.name, about.digest, len(run.cases), named, aspects, draws, seed, tuple(notes))
+
+
+def aspect_figures(
+    items: Iterable[Item], given: Ratings, raters: Sequence[str], *, draws: int = 1000, seed: int = 0
+) -> tuple[AspectQuality, ...]:
+    """The figures of each aspect; the draws depend on the order of the items, not on that of `given`."""
+    items = tuple(items)
+    rated = {a: [item for item in items if item.aspect == a and item.id in given] for a in ASPECTS}
+    return tuple(_aspect(aspect, rated[aspect], given, raters, draws, seed) for aspect in ASPECTS)
 
 
 def _aspect(
@@ -139,7 +146,8 @@ def _aspect(
     return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal)
 
 
-def _items(case: EvaluationCase) -> Iterator[Item]:
+def case_items(case: EvaluationCase) -> Iterator[Item]:
+    """What is rated of a case: its narrative with query, its advice, each of its criteria."""
     yield Item(_id(case.case_id, "narrative_and_query", case.question), case, "narrative_and_query")
     yield Item(_id(case.case_id, "advice", case.question, case.advice), case, "advice")
     for c in case.criteria:

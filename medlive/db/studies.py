@@ -1,0 +1,157 @@
+"""Studies: a sample of cases, what each rater gave, and what is left to rate."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import func, select, tuple_, update
+from sqlalchemy.dialects.postgresql import insert as upsert
+
+from medlive.curation.model import CaseText
+from medlive.db.curation.cases import is_latest_case
+from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.session import Session
+from medlive.db.tables.people import Stratum, StudyItemRow, StudyKind, StudyRatingRow, StudyRow
+from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, SnapshotMemberRow
+from medlive.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study."""
+
+    name: str
+    kind: StudyKind
+    version: str | None  # The snapshot whose cases were drawn; None: the ready cases
+    stratum: Stratum
+    seed: int
+    raters: tuple[str, ...]
+    adjudicator: str | None
+    created_by: str
+    created_at: datetime
+    closed_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A revision of a case that a study may draw."""
+
+    case_id: str
+    revision: int
+    language: str
+    specialty: str
+    theme: str
+
+
+@dataclass(frozen=True, slots=True)
+class StudyItem:
+    """One aspect of one revision of a case."""
+
+    item: str
+    position: int  # From 1
+    case_id: str
+    revision: int
+    aspect: str
+    criterion_id: str | None  # Within its case; None: another aspect
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """What one account gave."""
+
+    item: str
+    rater: str
+    rating: int | None  # None: could not decide
+    comment: str
+
+
+@dataclass(frozen=True, slots=True)
+class RatedCase:
+    """A revision of a case as raters read it."""
+
+    language: str
+    text: CaseText
+    criteria: dict[str, str]  # By id within the case
+
+
+async def list_candidates(session: Session, version: str | None) -> list[Candidate]:
+    """The cases that a frozen snapshot shows, or the ready ones, by id."""
+    row, member = CaseRevisionRow, SnapshotMemberRow
+    query = select(row).order_by(row.case_id)
+    if version is None:
+        query = query.join(CaseRow, CaseRow.id == row.case_id)
+        query = query.where(CaseRow.status == CaseStatus.READY, is_latest_case())
+    else:
+        query = query.join(member, (member.case_id == row.case_id) & (member.revision == row.revision))
+        query = query.where(member.version == version, member.first_release.is_not(None))
+    return [read(Candidate, found) for found in await session.scalars(query)]
+
+
+async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
+    """Store a study with its items. Raises UsageError for a name that is taken."""
+    if await session.get(StudyRow, study.name) is not None:
+        raise UsageError(f"there is a study {study.name} already")
+    await add_row(session, StudyRow(**row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())))
+    await insert_rows(session, StudyItemRow, [row_of(StudyItemRow, item, study=study.name) for item in items])
+
+
+async def find_study(session: Session, name: str) -> Study:
+    """A study by its name. Raises UsageError."""
+    if (row := await session.get(StudyRow, name)) is None:
+        raise UsageError(f"unknown study {name[:80]!r}")
+    return read(Study, row)
+
+
+async def list_studies(session: Session) -> list[Study]:
+    """Every study, the latest first."""
+    rows = await session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc()))
+    return [read(Study, row) for row in rows]
+
+
+async def close_study(session: Session, name: str) -> None:
+    """Let nobody rate any more."""
+    await session.execute(update(StudyRow).where(StudyRow.name == name).values(closed_at=func.now()))
+
+
+async def items_of(session: Session, study: str) -> list[StudyItem]:
+    """A study's items in their order; those of a thread that was taken down are gone."""
+    row = StudyItemRow
+    return [
+        read(StudyItem, found)
+        for found in await session.scalars(select(row).where(row.study == study).order_by(row.position))
+    ]
+
+
+async def ratings_of(session: Session, study: str) -> list[Rating]:
+    """Everybody's ratings in a study."""
+    row = StudyRatingRow
+    found = await session.scalars(select(row).where(row.study == study).order_by(row.item, row.rater))
+    return [read(Rating, one) for one in found]
+
+
+async def save_rating(session: Session, study: str, rating: Rating) -> None:
+    """Store a rating, in place of an earlier one by the same account."""
+    values = row_of(StudyRatingRow, rating, study=study)
+    changed = {"rating": rating.rating, "comment": rating.comment, "rated_at": func.now()}
+    await session.execute(
+        upsert(StudyRatingRow)
+        .values(values)
+        .on_conflict_do_update(index_elements=["study", "item", "rater"], set_=changed)
+    )
+
+
+async def read_revisions(
+    session: Session, wanted: Collection[tuple[str, int]]
+) -> dict[tuple[str, int], RatedCase]:
+    """The texts of revisions of cases, by case id and revision."""
+    row, criterion = CaseRevisionRow, CriterionRow
+    criteria: dict[tuple[str, int], dict[str, str]] = defaultdict(dict)
+    query = select(criterion).where(tuple_(criterion.case_id, criterion.revision).in_(wanted))
+    for found in await session.scalars(query.order_by(criterion.position)):
+        criteria[found.case_id, found.revision][found.criterion_id] = found.criterion
+    cases = select(row).where(tuple_(row.case_id, row.revision).in_(wanted))
+    return {
+        (r.case_id, r.revision): RatedCase(r.language, read(CaseText, r), criteria[r.case_id, r.revision])
+        for r in await session.scalars(cases)
+    }

@@ -1,0 +1,225 @@
+"""The routes of the review desk."""
+
+import csv
+import io
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Annotated, Final
+
+from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi.responses import RedirectResponse, Response
+
+from medlive.db import studies
+from medlive.db.accounts import Account
+from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
+from medlive.db.studies import RatedCase, Rating, Study, StudyItem
+from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Stratum, StudyKind
+from medlive.errors import MedliveError, UsageError
+from medlive.service.studies import Results, close, evaluate, order_for, rate, start_study
+from medlive.web.accounts.access import require
+from medlive.web.pages import Page, local_path, render
+from medlive.web.site import Room, Section, Site, site_of
+
+router: Final = APIRouter(prefix="/review", include_in_schema=False)
+REVIEW: Final = Room("review", False, router, (Section("Review", "/review"),))
+
+SiteOf = Annotated[Site, Depends(site_of)]
+Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
+Admin = Annotated[Account, Depends(require(Role.ADMIN))]
+Text = Annotated[str, Form()]
+
+SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
+    "narrative_and_query": (
+        (2, "coherent and a real clinical question"), (1, "with small faults"), (0, "neither"),
+    ),
+    "advice": ((2, "right and safe for this patient"), (1, "acceptable"), (0, "wrong or harmful")),
+    "criterion": ((1, "clinically right and relevant to this case"), (0, "not")),
+}  # fmt: skip
+"""Aspect → what each rating means, as in `how-to-rate-cases.txt` (LiveMedBench, Tables 8 to 10)."""
+
+
+@dataclass(frozen=True)
+class DeskPage(Page):
+    """What waits for people: the account's studies, open disputes, held cases; for admins the form of a study."""
+
+    template = "review/index.html"
+    shown: tuple[Study, ...]
+    held: tuple[HeldCase, ...]
+    disputes: tuple[Dispute, ...]
+    user: Account
+    is_admin: bool
+    kinds: tuple[str, ...] = tuple(StudyKind)
+    strata: tuple[str, ...] = tuple(Stratum)
+
+
+@dataclass(frozen=True)
+class RatePage(Page):
+    """One item to rate."""
+
+    template = "review/rate.html"
+    study: Study
+    item: StudyItem
+    case: RatedCase
+    own: Rating | None  # What the account gave before
+    done: int
+    total: int
+    before: int | None  # Positions of the neighbours in the rater's order
+    after: int | None
+    scales: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=lambda: SCALES)
+
+
+@dataclass(frozen=True)
+class DonePage(Page):
+    """A rater has rated everything."""
+
+    template = "review/done.html"
+    study: Study
+    first: int | None  # The position of the first item
+
+
+@dataclass(frozen=True)
+class ResultsPage(Page):
+    """What came of a study so far, and disagreements side by side."""
+
+    template = "review/results.html"
+    study: Study
+    results: Results
+    cases: Mapping[tuple[str, int], RatedCase]
+    settles: bool  # Whether the account is the adjudicator
+    is_admin: bool
+    scales: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=lambda: SCALES)
+
+
+@router.get("")
+async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Response:
+    """The desk."""
+    is_admin = account.may(Role.ADMIN)
+    async with site.database.begin() as session:
+        shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
+        held, disputes = await list_held(session), await list_disputes(session)
+    return render(request, DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), account, is_admin))
+
+
+@router.post("/studies")
+async def begin(
+    site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
+    sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "",
+) -> Response:  # fmt: skip
+    """Begin a study."""
+    try:
+        values = StudyKind(kind), version.strip() or None, Stratum(stratum), int(seed)
+        size = int(sample)
+    except ValueError as error:
+        raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
+    people = tuple(raters.replace(",", " ").split())
+    now = datetime.now(UTC)
+    study = Study(name.strip(), *values, people, adjudicator.strip() or None, account.name, now, None)
+    try:
+        await start_study(site.database, study, size)
+    except MedliveError as error:
+        raise HTTPException(422, error.message) from error
+    return RedirectResponse(f"/review/studies/{study.name}/results", 303)
+
+
+@router.get("/studies/{name}")
+async def show_item(
+    request: Request, site: SiteOf, account: Reviewer, name: str, item: int | None = None
+) -> Response:
+    """The next item that the rater has not rated, or the one of this position."""
+    study = await _study(site, name)
+    if account.name not in study.raters:
+        raise HTTPException(403, "You do not rate in this study.")
+    async with site.database.begin() as session:
+        items = order_for(study, account.name, await studies.items_of(session, name))
+        own = {r.item: r for r in await studies.ratings_of(session, name) if r.rater == account.name}
+        wanted = (i for i in items if (i.item not in own if item is None else i.position == item))
+        if (chosen := next(wanted, None)) is None:
+            return render(request, DonePage(study, items[0].position if items else None))
+        cases = await studies.read_revisions(session, [(chosen.case_id, chosen.revision)])
+    place = items.index(chosen)
+    before = items[place - 1].position if place else None
+    after = items[place + 1].position if place + 1 < len(items) else None
+    case = cases[chosen.case_id, chosen.revision]
+    return render(
+        request, RatePage(study, chosen, case, own.get(chosen.item), len(own), len(items), before, after)
+    )
+
+
+@router.post("/studies/{name}/items/{position}")
+async def give(
+    site: SiteOf,
+    account: Reviewer,
+    name: str,
+    position: int,
+    rating: Text = "",
+    comment: Text = "",
+    back: Text = "",
+) -> Response:
+    """Keep a rating, and go on to the next item."""
+    study = await _study(site, name)
+    try:
+        await rate(site.database, study, account.name, position, rating, comment)
+    except MedliveError as error:
+        raise HTTPException(403 if account.name not in _people(study) else 422, error.message) from error
+    return RedirectResponse(local_path(back or f"/review/studies/{name}"), 303)
+
+
+@router.get("/studies/{name}/results")
+async def show_results(request: Request, site: SiteOf, account: Reviewer, name: str) -> Response:
+    """Agreement and disagreements: for admins and the adjudicator, and for none who still rates."""
+    study = await _study(site, name)
+    is_admin, settles = account.may(Role.ADMIN), account.name == study.adjudicator
+    if not (is_admin or settles):
+        raise HTTPException(403, "The results are for the adjudicator and for admins.")
+    async with site.database.begin() as session:
+        results = await evaluate(session, study)
+        if results.progress.get(account.name, results.items) < results.items:
+            raise HTTPException(
+                403, "You rate in this study: its results are shown once you have rated everything."
+            )
+        wanted = {(d.item.case_id, d.item.revision) for d in results.disagreements}
+        cases = await studies.read_revisions(session, wanted)
+    return render(request, ResultsPage(study, results, cases, settles, is_admin))
+
+
+@router.post("/studies/{name}/close")
+async def end(site: SiteOf, account: Admin, name: str) -> Response:
+    """Let nobody rate any more."""
+    try:
+        await close(site.database, await _study(site, name), by=account.name)
+    except MedliveError as error:
+        raise HTTPException(422, error.message) from error
+    return RedirectResponse(f"/review/studies/{name}/results", 303)
+
+
+@router.get("/studies/{name}/ratings.csv")
+async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = False) -> Response:
+    """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN --quality` reads them."""
+    study = await _study(site, name)
+    async with site.database.begin() as session:
+        found = await studies.ratings_of(session, name)
+    people = {study.adjudicator} if adjudicated else set(study.raters)
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["item", "rater", "rating"])
+    writer.writerows([r.item, r.rater, "" if r.rating is None else r.rating] for r in found if r.rater in people)
+    headers = {"Content-Disposition": f'attachment; filename="{name}.csv"', "Cache-Control": "no-store"}
+    return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
+
+
+async def _study(site: Site, name: str) -> Study:
+    async with site.database.begin() as session:
+        try:
+            return await studies.find_study(session, name)
+        except UsageError as error:
+            raise HTTPException(404, error.message) from error
+
+
+def _people(study: Study) -> tuple[str | None, ...]:
+    return (*study.raters, study.adjudicator)
+
+
+def _takes_part(study: Study, account: Account) -> bool:
+    return account.name in _people(study)

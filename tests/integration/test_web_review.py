@@ -1,0 +1,207 @@
+# ruff: noqa: F811 - fixtures of another file
+"""The review desk: drawing, blindness, agreement against sums by hand, and the whole way in Chromium."""
+
+import asyncio
+import csv
+import io
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.config import Settings
+from medlive.db.audit_log import list_entries
+from medlive.db.session import Database
+from medlive.db.studies import Candidate, ratings_of
+from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Stratum
+from medlive.db.tables.release import ReviewAction
+from medlive.evaluation.agreement.case_ratings import case_items
+from medlive.evaluation.cases.load import from_snapshot
+from medlive.service.curation.review import decide_case
+from medlive.service.studies import draw
+from medlive.snapshot.load import load_snapshot
+from medlive.web.app import build_app
+from medlive.web.serving import serve_web
+from medlive.web.site import Site
+from tests.integration.test_reviewing import held, settings, status_of  # noqa: F401 - fixtures
+from tests.support.instance import Instance
+from tests.support.web import PASSWORD, add_account, served, session_of
+
+CHROMIUM = "/usr/bin/chromium"
+FORM = {"name": "first", "kind": "case_quality", "sample": "5", "raters": "ann, bob", "adjudicator": "cleo"}
+
+
+@pytest.fixture
+async def site(database: Database, settings: Settings, tmp_path: Path) -> Site:
+    """A site with an admin, two raters and an adjudicator."""
+    for name, role in (
+        ("ada", Role.ADMIN),
+        ("ann", Role.REVIEWER),
+        ("bob", Role.REVIEWER),
+        ("cleo", Role.REVIEWER),
+    ):
+        await add_account(database, name, role)
+    return Site(database, settings, tmp_path)
+
+
+def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
+    known = [Candidate(f"c{n:03}", 1, "zh" if n % 10 == 0 else "en", "x", "y") for n in range(100)]
+    drawn = draw(known, 16, Stratum.LANGUAGE, 3)
+    assert Counter(c.language for c in drawn) == {"en": 8, "zh": 8}
+    assert Counter(c.language for c in draw(known, 40, Stratum.LANGUAGE, 3)) == {"en": 30, "zh": 10}
+    assert drawn == draw(known[::-1], 16, Stratum.LANGUAGE, 3) != draw(known, 16, Stratum.LANGUAGE, 4)
+    assert draw(known, 1000, Stratum.NONE, 0) == known
+    assert draw([], 5, Stratum.THEME, 0) == []
+
+
+async def test_raters_see_neither_each_other_nor_other_studies(database: Database, site: Site, held: str) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    async with served(site) as browser:
+        people = {
+            name: await session_of(site, account)
+            for name in ("ada", "ann", "bob", "cleo")
+            if (account := await find(database, name))
+        }
+
+        async def send(who: str, path: str, **fields: str) -> int:
+            return (await browser.post(f"/review/{path}", data=fields, headers=people[who])).status_code
+
+        async def see(who: str, path: str) -> Any:
+            return await browser.get(f"/review{path}", headers=people[who])
+
+        for wrong in ({"raters": "ann"}, {"raters": "ann ann"}, {"raters": "ann zoe"}, {"adjudicator": "ann"},
+                      {"sample": "x"}, {"kind": "x"}, {"version": "2020.W01"}):  # fmt: skip
+            assert await send("ada", "studies", **FORM | wrong) == 422, wrong
+        assert await send("ada", "studies", **FORM) == 303
+        assert await send("ada", "studies", **FORM) == 422
+        assert (await see("cleo", "/studies/first")).status_code == 403
+        for name in ("ann", "bob"):
+            assert (await see(name, "/studies/first/results")).status_code == 403
+        assert await send("ann", "studies/first/items/1", rating="2", comment="Seen by nobody else.") == 303
+        assert await send("ann", "studies/first/items/1", rating="3") == 422
+        assert await send("ann", "studies/first/items/9", rating="1") == 422
+        assert await send("cleo", "studies/first/items/1", rating="1") == 422  # Nothing to settle yet
+        assert await send("ada", "studies/first/items/1", rating="1") == 403
+        for path in ("", "/studies/first", "/studies/first?item=1", "/studies/first?item=2"):
+            shown = (await see("bob", path)).text
+            assert "Seen by nobody else." not in shown
+            assert 'aria-pressed="true"' not in shown
+        assert 'aria-pressed="true"' in (await see("ann", "/studies/first?item=1")).text
+        for who, number, rating in (("ann", 2, "1"), ("bob", 1, "2"), ("bob", 2, "0")):
+            assert await send(who, f"studies/first/items/{number}", rating=rating) == 303
+        results = (await see("cleo", "/studies/first/results")).text
+        assert "ann" not in results.split("Disagreements")[1]
+        assert "2 items with two raters are too few" not in results.split("Disagreements")[1]
+        assert await send("cleo", "studies/first/items/1", rating="1") == 422  # They agree on it
+        assert await send("cleo", "studies/first/items/2", rating="1", comment="Acceptable.") == 303
+        assert "Settled: 1, Acceptable." in (await see("cleo", "/studies/first/results")).text
+        assert (await see("ann", "/studies/first/ratings.csv")).status_code == 403
+        rows = list(csv.DictReader(io.StringIO((await see("ada", "/studies/first/ratings.csv")).text)))
+        assert Counter((r["rater"], r["rating"]) for r in rows) == {
+            ("ann", "2"): 1, ("ann", "1"): 1, ("bob", "2"): 1, ("bob", "0"): 1
+        }  # fmt: skip
+        settled = (await see("ada", "/studies/first/ratings.csv?adjudicated=true")).text
+        assert [row.split(",")[1:] for row in settled.split()[1:]] == [["cleo", "1"]]
+        assert await send("ada", "studies/first/close") == 303
+        assert await send("ann", "studies/first/items/1", rating="0") == 422
+    async with database.begin() as session:
+        log = [e.action.value for e in await list_entries(session, subject="study:first")]
+    assert log == ["close_study", "start_study"]
+
+
+async def find(database: Database, name: str) -> Any:
+    from medlive.db.accounts import list_accounts
+
+    async with database.begin() as session:
+        return next(a for a in await list_accounts(session) if a.name == name)
+
+
+@pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
+async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
+    database: Database, database_url: str, site: Site, held: str, tmp_path: Path
+) -> None:
+    async_api = pytest.importorskip("playwright.async_api")
+    async with (
+        async_api.async_playwright() as playwright,
+        serve_web(build_app(site), "127.0.0.1", 0) as url,
+    ):
+        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        faults: list[str] = []
+
+        async def enter(name: str, width: int, theme: str) -> Any:
+            context = await chromium.new_context(
+                viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
+            )
+            page = await context.new_page()
+            page.on("pageerror", lambda error: faults.append(str(error)))
+            page.on("console", lambda said: faults.append(said.text))
+            await page.goto(f"{url}/sign-in?next=/review")
+            await page.fill("#name", name)
+            await page.fill("#password", PASSWORD)
+            await page.keyboard.press("Enter")
+            await page.wait_for_url(f"{url}/review")
+            return page
+
+        async def look(page: Any, name: str) -> None:
+            """No page is wider than its window, no field without a label; kept as a picture beside the test."""
+            wide = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
+            bare = "() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length"  # noqa: E501
+            assert not await page.evaluate(wide), name
+            assert await page.evaluate(bare) == 0, name
+            await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
+
+        admin = await enter("ada", 1280, "light")
+        await look(admin, "desk")
+        await admin.click(f"text={held}")
+        await look(admin, "case")
+        await admin.fill("#query", "Why do I cough?")
+        await admin.fill("#c2", "")  # Retired
+        await admin.fill("#edit-reason", "Too long.")
+        await admin.click("text=Save as a new revision")
+        await admin.wait_for_selector("text=Revision 2")
+        assert await status_of(database, held) == "held"
+        await admin.fill("#act-reason", "Fine now.")
+        await admin.click("text=Approve for the next freeze")
+        await admin.wait_for_selector("text=Confirm the decision")
+        instance = Instance(tmp_path, database_url)
+        done = await asyncio.to_thread(
+            lambda: instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
+        )
+        snapshot = load_snapshot(Path(done["path"]))
+        [case] = from_snapshot(snapshot).cases
+        assert (case.query, len(case.criteria)) == ("Why do I cough?", 2)
+
+        await admin.goto(f"{url}/review")
+        await admin.click("text=Begin a study")
+        for field, value in (FORM | {"version": "2026.W03"}).items():
+            if field == "kind":
+                await admin.select_option("#kind", value)
+            else:
+                await admin.fill(f"#{field}", value)
+        await look(admin, "new")
+        await admin.click("text=Draw and begin")
+        await admin.wait_for_url(f"{url}/review/studies/first/results")
+        for name, keys, width, theme in (("ann", "2x", 390, "dark"), ("bob", "21", 1280, "dark")):
+            page = await enter(name, width, theme)
+            await page.click("text=first")
+            for done_before, key in enumerate(keys):
+                await page.wait_for_selector(f"text={done_before} of 2 rated")
+                await look(page, f"rate-{name}-{done_before}")
+                await page.keyboard.press(key)
+            await page.wait_for_selector("text=You rated everything")
+        settler = await enter("cleo", 390, "light")
+        await settler.click("text=Results of first")
+        await look(settler, "results")
+        await settler.click("text=1 – acceptable")
+        await settler.wait_for_selector("text=Settled: 1")
+        await admin.goto(f"{url}/acts/log")
+        await look(admin, "log")
+        await chromium.close()
+    assert faults == []
+    async with database.begin() as session:
+        given = {(r.item, r.rater): r.rating for r in await ratings_of(session, "first")}
+    first, second = [item.id for item in case_items(case) if item.aspect != "criterion"]
+    assert given == {(first, "ann"): 2, (second, "ann"): None, (first, "bob"): 2, (second, "bob"): 1,
+                     (second, "cleo"): 1}  # fmt: skip
