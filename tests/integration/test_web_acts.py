@@ -138,6 +138,7 @@ async def test_a_quarantine_is_lifted(database: Database, admin: Browser) -> Non
             text("INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
                  " VALUES ('icliniq', 'site', now(), 'drift')")
         )  # fmt: skip
+    assert "icliniq: drift" in (await admin.get("/review")).text
     assert (await act(admin, "source/icliniq", "lift_quarantine", "New layout.", back=LOG)).status_code == 303
     assert (await act(admin, "source/nowhere", "lift_quarantine", "New layout.")).status_code == 422
     async with database.begin() as session:

@@ -157,9 +157,13 @@ def _show_quality(found: Any) -> None:
          for name, one in named for row in pick(one.raters, "rater agreed agreed.n")],
         f"people on the cases of {found.cases}: {found.files}",
     )  # fmt: skip
-    figures = zip(names, pick(found.aspects, "equal ac1 ac1.n ac1.clusters"), strict=True)
+    figures = zip(names, pick(found.aspects, "equal ac1 macro_f1 ac1.n ac1.clusters"), strict=True)
     rows = [[name, *row] for name, row in figures]
-    _table(["aspect", "equal", "AC1", "n", "cases"], rows, "all raters at once, with 95 % intervals over cases")
+    _table(
+        ["aspect", "equal", "AC1", "macro-F1", "n", "cases"],
+        rows,
+        "all raters at once, with 95 % intervals over cases",
+    )
 
 
 def _show(found: Any) -> None:

@@ -7,10 +7,12 @@ query and for the advice, 0 or 1 for a criterion; 1 or more means agreement. Nee
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
@@ -20,8 +22,9 @@ from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.tables import decode_text, read_table
-from medlive.statistics.agreement import ac1_of_sums, rater_sums
+from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
+from medlive.statistics.intervals import Floats
 
 Ratings = dict[str, dict[str, int]]
 """By item and rater."""
@@ -64,6 +67,8 @@ class AspectQuality:
     ac1: Estimate
     """Over all raters at once, on the original values."""
     equal: Estimate
+    macro_f1: Estimate
+    """The mean over pairs of raters, over the values of the scale; either may be the reference."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +143,28 @@ def _aspect(
         shares.append(RaterShare(rater, estimate(cells, ratio_of, clusters[kept], draws=draws, seed=seed)))
     several = (codes >= 0).sum(axis=1) > 1
     n = int(several.sum())
-    ac1 = equal = no_estimate(f"{n} items with two raters are too few", n)
+    ac1 = equal = macro_f1 = no_estimate(f"{n} items with two raters are too few", n)
     if n >= LEAST_ITEMS:
         sums = rater_sums(codes[several], ASPECTS[aspect])
         ac1 = estimate(sums, ac1_of_sums, clusters[several], draws=draws, seed=seed)
         equal = estimate(sums[:, :2], ratio_of, clusters[several], draws=draws, seed=seed)
-    return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal)
+        tables = _pair_tables(codes[several], ASPECTS[aspect])
+        macro_f1 = estimate(tables, _mean_macro_f1, clusters[several], draws=draws, seed=seed)
+    return AspectQuality(aspect, ASPECTS[aspect], tuple(shares), ac1, equal, macro_f1)
+
+
+def _pair_tables(codes: NDArray[np.int_], values: int) -> Floats:
+    """What each item adds to the table of each pair of raters: (items x pairs x values x values)."""
+    pairs = combinations(range(codes.shape[1]), 2)
+    one = np.eye(values + 1)[:, :values]  # The last row, which -1 names, is of zeros: no rating
+    return np.stack([one[codes[:, a], :, None] * one[codes[:, b], None, :] for a, b in pairs], axis=1)
+
+
+def _mean_macro_f1(tables: Floats) -> Floats:
+    """The mean over the pairs that rated anything in common; NaN where none did."""
+    each = macro_f1_of_tables(tables)
+    n = (~np.isnan(each)).sum(axis=-1)
+    return np.where(n > 0, np.nansum(each, axis=-1) / np.maximum(n, 1), np.nan)
 
 
 def case_items(case: EvaluationCase) -> Iterator[Item]:

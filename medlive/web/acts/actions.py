@@ -21,7 +21,6 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.DISPUTE: "Dispute",
     Act.WITHDRAW: "Withdraw",
     Act.TAKE_DOWN: "Take the thread down for good",
-    Act.LIFT_QUARANTINE: "Lift the quarantine",
 }
 KINDS: Final = tuple(kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN)
 
@@ -30,7 +29,7 @@ KINDS: Final = tuple(kind.value for kind in WithdrawalKind if kind is not Withdr
 class Actions:
     """What `audit/_actions.html` offers about a subject; the page passes it as `actions`."""
 
-    subject: str  # case/ID, thread/SOURCE/ID or source/NAME: the end of the form's address
+    subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
     criteria: tuple[str, ...] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     back: str = ""  # Where an act leads to; "": the subject's own page
@@ -57,11 +56,6 @@ def thread_actions(account: Account, source: str, thread_id: str, outcome: str, 
         return None
     rejected = (Act.CONFIRM, Act.OVERRULE) if outcome == "rejected" else ()
     return Actions(f"thread/{source}/{thread_id}", (*rejected, Act.CURATE_AGAIN, Act.TAKE_DOWN), back=back)
-
-
-def source_actions(account: Account, source: str, back: str) -> Actions | None:
-    """The acts on a quarantined source, after which `back` is shown."""
-    return Actions(f"source/{source}", (Act.LIFT_QUARANTINE,), back=back) if account.may(Role.ADMIN) else None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
+from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
@@ -48,6 +49,7 @@ class DeskPage(Page):
     shown: tuple[Study, ...]
     held: tuple[HeldCase, ...]
     disputes: tuple[Dispute, ...]
+    quarantined: tuple[SourceInfo, ...]
     user: Account
     is_admin: bool
     kinds: tuple[str, ...] = tuple(StudyKind)
@@ -99,7 +101,9 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
     async with site.database.begin() as session:
         shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
         held, disputes = await list_held(session), await list_disputes(session)
-    return render(request, DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), account, is_admin))
+        quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
+    page = DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), quarantined, account, is_admin)
+    return render(request, page)
 
 
 @router.post("/studies")

@@ -64,7 +64,8 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
     found = quality(run, [ann, bo], draws=100)
     assert (found.cases, found.n) == ("2026.W47", N)
     turned = quality(run, [bo, ann], draws=100)
-    assert [(one.ac1, one.equal) for one in turned.aspects] == [(one.ac1, one.equal) for one in found.aspects]
+    figures = [[(one.ac1, one.equal, one.macro_f1) for one in done.aspects] for done in (found, turned)]
+    assert figures[0] == figures[1]
     assert [one.values for one in found.aspects] == [3, 3, 2]
     assert found.notes == ("2 ratings have no decision and are left out",)
     for one in found.aspects:
@@ -75,6 +76,10 @@ def test_the_table_is_what_was_rated(run: Path, tmp_path: Path) -> None:
         assert (one.ac1.n, one.ac1.low is not None) == (len(items), True)
         for share, column in zip(one.raters, (first, second), strict=True):
             assert share.agreed.value == pytest.approx(np.mean(np.array(column) >= 1))
+        if find_spec("sklearn") is not None:
+            f1 = pytest.importorskip("sklearn.metrics").f1_score
+            scikit = f1(first, second, labels=range(one.values), average="macro", zero_division=0)
+            assert one.macro_f1.value == pytest.approx(scikit)
         if find_spec("irrCAC") is not None:
             pd, raw = pytest.importorskip("pandas"), pytest.importorskip("irrCAC.raw")
             frame = pd.DataFrame({"a": first, "b": second})
