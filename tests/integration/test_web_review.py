@@ -13,13 +13,14 @@ import pytest
 from medlive.config import Settings
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Database
-from medlive.db.studies import Candidate, ratings_of
+from medlive.db.studies import Candidate, items_of, ratings_of
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
 from medlive.evaluation.agreement.case_ratings import case_items
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.service.curation.review import decide_case
+from medlive.service.harvest.takedown import take_down
 from medlive.service.studies import draw
 from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app
@@ -109,6 +110,25 @@ async def test_raters_see_neither_each_other_nor_other_studies(database: Databas
     async with database.begin() as session:
         log = [e.action.value for e in await list_entries(session, subject="study:first")]
     assert log == ["close_study", "start_study"]
+    await take_down(database, site.settings, "test", "1", "The author asked.")
+    async with database.begin() as session:
+        assert (await items_of(session, "first"), await ratings_of(session, "first")) == ([], [])
+
+
+async def test_an_admin_who_rates_learns_nothing_before(database: Database, site: Site, held: str) -> None:
+    await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
+    async with served(site) as browser:
+        browser.headers.update(await session_of(site, await find(database, "ada")))
+        form = FORM | {"raters": "ada bob", "kind": "criterion_validity"}
+        assert (await browser.post("/review/studies", data=form)).status_code == 303
+        pages = ("/review/studies/first/results", "/review/studies/first/ratings.csv")
+        for number in (1, 2, 3):
+            assert {(await browser.get(page)).status_code for page in pages} == {403}
+            assert "2 –" not in (await browser.get("/review/studies/first")).text  # The scale ends at 1
+            for rating, status in (("2", 422), ("1", 303)):
+                place = f"/review/studies/first/items/{number}"
+                assert (await browser.post(place, data={"rating": rating})).status_code == status
+        assert {(await browser.get(page)).status_code for page in pages} == {200}
 
 
 async def find(database: Database, name: str) -> Any:
@@ -123,6 +143,7 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
     database: Database, database_url: str, site: Site, held: str, tmp_path: Path
 ) -> None:
     async_api = pytest.importorskip("playwright.async_api")
+    axe = pytest.importorskip("axe_playwright_python.async_playwright").Axe()
     async with (
         async_api.async_playwright() as playwright,
         serve_web(build_app(site), "127.0.0.1", 0) as url,
@@ -150,6 +171,10 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
             bare = "() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length"  # noqa: E501
             assert not await page.evaluate(wide), name
             assert await page.evaluate(bare) == 0, name
+            serious = [
+                v for v in (await axe.run(page)).response["violations"] if v["impact"] in ("serious", "critical")
+            ]
+            assert serious == [], name
             await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
 
         admin = await enter("ada", 1280, "light")

@@ -179,10 +179,7 @@ async def show_results(request: Request, site: SiteOf, account: Reviewer, name: 
         raise HTTPException(403, "The results are for the adjudicator and for admins.")
     async with site.database.begin() as session:
         results = await evaluate(session, study)
-        if results.progress.get(account.name, results.items) < results.items:
-            raise HTTPException(
-                403, "You rate in this study: its results are shown once you have rated everything."
-            )
+        _check_done(account, results)
         wanted = {(d.item.case_id, d.item.revision) for d in results.disagreements}
         cases = await studies.read_revisions(session, wanted)
     return render(request, ResultsPage(study, results, cases, settles, is_admin))
@@ -203,6 +200,7 @@ async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = Fa
     """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN --quality` reads them."""
     study = await _study(site, name)
     async with site.database.begin() as session:
+        _check_done(account, await evaluate(session, study))
         found = await studies.ratings_of(session, name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
@@ -219,6 +217,12 @@ async def _study(site: Site, name: str) -> Study:
             return await studies.find_study(session, name)
         except UsageError as error:
             raise HTTPException(404, error.message) from error
+
+
+def _check_done(account: Account, results: Results) -> None:
+    """See that nobody who still rates learns what others gave. Raises HTTPException (403)."""
+    if results.progress.get(account.name, results.items) < results.items:
+        raise HTTPException(403, "You rate here: the results are shown once you have rated everything.")
 
 
 def _people(study: Study) -> tuple[str | None, ...]:
