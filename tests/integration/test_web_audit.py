@@ -1,0 +1,232 @@
+# ruff: noqa: F811 - fixtures of another file
+"""The audit room by HTTP: lists, exports and pages of threads agree with the rows themselves."""
+
+import csv
+import io
+import json
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from selectolax.lexbor import LexborHTMLParser as Html
+
+from medlive.config import Settings
+from medlive.db.audit.listing import stream_rows
+from medlive.db.audit.tables import LISTINGS
+from medlive.db.audit.threads import THREADS, ThreadFilter
+from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
+from medlive.db.threads import threads
+from medlive.service.curation.curate import curate_revision
+from medlive.web.site import Site
+from tests.integration.test_reviewing import held, pipeline, rejected, rubric, settings  # noqa: F401 - fixtures
+from tests.support.hostile import TEXTS
+from tests.support.scripted import PATIENT, THREAD
+from tests.support.web import Browser, add_account, served, session_of
+
+DAY = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+    """A viewer's browser."""
+    site = Site(database, settings, tmp_path)
+    async with served(site) as browser:
+        browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
+        yield browser
+
+
+@pytest.fixture
+async def many(database: Database, settings: Settings) -> None:
+    """120 threads of three sources that wait for the filters; one begins as a formula does."""
+    made = [
+        replace(THREAD, source=f"s{n % 3}", thread_id=f"a/{n}", title=f"=1+{n}", posted_at=DAY + timedelta(days=n))
+        for n in range(120)
+    ]
+    async with database.begin() as session:
+        await threads.save_threads(session, made)
+
+
+def replies_with(text: str) -> dict[str, Any]:
+    """Replies of an engine that writes a text wherever it may."""
+
+    def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        return {"narrative": f"Dry cough. {text}", "advice": " ".join(e["statement"] for e in inputs["advice"])}
+
+    def criteria(inputs: Mapping[str, Any]) -> dict[str, Any]:
+        found = rubric(inputs)
+        return {**found, "criteria": [c | {"criterion": f"{c['criterion']} {text}"} for c in found["criteria"]]}
+
+    verdict = {"verdict": "supported", "reason": text,
+               "evidence": [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]}  # fmt: skip
+    judged = lambda inputs: {"verdicts": [{"id": c["id"], **verdict} for c in inputs["claims"]]}  # noqa: E731
+    return {"controller__write": written, "rubric__write": criteria, "validator__alignment": judged}
+
+
+@pytest.fixture
+async def hostile(database: Database, settings: Settings) -> int:
+    """Threads that hold a script each, in title, message and tag, and whose engine repeats it; how many."""
+    opening, *rest = THREAD.messages
+    made = [
+        replace(
+            THREAD, thread_id=f"{n}-{text}", title=text, tags=(text,), posted_at=DAY,
+            messages=(replace(opening, text=f"{PATIENT} {text}"), *rest),
+        )
+        for n, text in enumerate(TEXTS)
+    ]  # fmt: skip
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, made)
+    for text, one in zip(TEXTS, saved, strict=True):
+        await curate_revision(pipeline(database, text, **replies_with(text)), one.revision_pk)
+    return len(made)
+
+
+def total(page: Html) -> int:
+    """How many rows a table page says that there are."""
+    return int(page.css_first("#listing strong").text().replace(",", ""))
+
+
+def rows(page: Html) -> list[str]:
+    """Where the rows of a table page lead to."""
+    return [str(a.attributes["href"]) for a in page.css("tbody td:first-child > a")]
+
+
+async def read(browser: Browser, path: str) -> Html:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, (path, answer.text[:500])
+    return Html(answer.text)
+
+
+async def test_every_value_of_a_facet_leads_to_as_many_rows_as_it_says(viewer: Browser, many: None) -> None:
+    page = await read(viewer, "/audit/threads?source=s1")
+    assert total(page) == 40
+    links = page.css("#facets li a")
+    assert {parse_qs(urlsplit(str(a.attributes["href"])).query).get("source", [""])[0] for a in links} >= {"s1"}
+    for link in links:
+        shown = int(link.next.next.text()) if link.next and link.next.next else 0  # type: ignore[union-attr]
+        there = total(await read(viewer, str(link.attributes["href"])))
+        taken_out = link.attributes.get("aria-current") == "true"
+        sources = parse_qs(urlsplit(str(link.attributes["href"])).query).get("source", [])
+        assert there == (120 if taken_out else 40 * len(sources) if len(sources) > 1 else shown)
+
+
+async def test_pages_lead_through_all_rows_and_back_and_an_export_has_exactly_these(
+    viewer: Browser, many: None
+) -> None:
+    place, found, before = "/audit/threads?source=s0&source=s1&sort=posted&order=asc", [], ""
+    while place:
+        page = await read(viewer, place)
+        found += rows(page)
+        following, previous = page.css_first("a[rel=next]"), page.css_first("a[rel=prev]")
+        before = str(previous.attributes["href"]) if previous else ""
+        place = str(following.attributes["href"]) if following else ""
+    assert len(found) == len(set(found)) == 80
+    assert rows(await read(viewer, before)) == found[:50]
+    filtered = "source=s0&source=s1&sort=posted&order=asc"
+    exported = await viewer.get(f"/audit/threads.csv?{filtered}")
+    assert exported.headers["Content-Disposition"] == 'attachment; filename="medlive-threads.csv"'
+    lines = list(csv.DictReader(io.StringIO(exported.text)))
+    assert [urlsplit(href).path for href in found] == [
+        f"/audit/threads/{r['source']}/{r['thread_id']}" for r in lines
+    ]
+    assert {r["title"][:2] for r in lines} == {"'="}
+    answer = await viewer.get(f"/audit/threads.jsonl?{filtered}")
+    assert [json.loads(line)["thread_id"] for line in answer.text.splitlines()] == [r["thread_id"] for r in lines]
+
+
+async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
+    viewer: Browser, many: None
+) -> None:
+    first, *others = rows(await read(viewer, "/audit/threads?source=s2&sort=posted"))
+    place, met = first, [urlsplit(first).path]
+    while (link := (await read(viewer, place)).css_first("nav[aria-label=List] a[rel=next]")) is not None:
+        place = str(link.attributes["href"])
+        met.append(urlsplit(place).path)
+    assert met == [urlsplit(href).path for href in (first, *others)]
+    previous = (await read(viewer, place)).css_first("nav[aria-label=List] a[rel=prev]")
+    assert previous is not None
+    assert urlsplit(str(previous.attributes["href"])).path == met[-2]
+
+
+async def test_a_view_is_kept_for_its_account_alone(
+    database: Database, settings: Settings, viewer: Browser, tmp_path: Path
+) -> None:
+    kept = {"title": "<b>Mine</b>", "table": "threads", "query": "source=s1&order=asc"}
+    done = await viewer.post("/audit/views", data=kept)
+    assert (done.status_code, done.headers["Location"]) == (303, "/audit/threads?source=s1&order=asc")
+    again = await viewer.post("/audit/views", data={**kept, "query": "source=s2"})
+    assert again.status_code == 303
+    page = await read(viewer, "/audit/threads")
+    assert [a.text() for a in page.css("#facets a[href='/audit/threads?source=s2']")] == ["<b>Mine</b>"]
+    number = page.css_first("form.inline").attributes["action"]
+    for wrong in ({**kept, "table": "nothing"}, {**kept, "title": " "}):
+        assert (await viewer.post("/audit/views", data=wrong)).status_code == 422
+    site = Site(database, settings, tmp_path)
+    async with served(site) as other:
+        headers = await session_of(site, await add_account(database, "bo", Role.VIEWER))
+        other.headers.update({**headers, "Cookie": headers["Cookie"]})
+        assert "Mine" not in (await other.get("/audit/threads")).text
+        assert (await other.post(str(number))).status_code == 303
+    viewer_page = await viewer.get("/audit")
+    assert "Mine" in viewer_page.text
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/audit/nothing", 404), ("/audit/threads/s0/nothing", 404), ("/audit/cases/ml-0", 404),
+        ("/audit/requests/sha256:0", 404), ("/audit/threads?week=soon", 422), ("/audit/threads?since=never", 422),
+        ("/audit/threads?sort=nothing", 422), ("/audit/threads?after=[]", 422), ("/audit/nothing.csv", 404),
+        ("/audit/threads?nothing=1", 200), ("/audit/threads?text=%00", 200),
+    ],
+)  # fmt: skip
+async def test_wrong_addresses_are_said(viewer: Browser, path: str, status: int) -> None:
+    assert (await viewer.get(path)).status_code == status
+
+
+async def test_empty_tables_say_what_fills_them(viewer: Browser) -> None:
+    assert "medlive demo" in (await viewer.get("/audit")).text
+    for name in LISTINGS:
+        page = await read(viewer, f"/audit/{name}")
+        assert page.css_first(".empty code").text().startswith("medlive ")
+        assert page.css("tbody") == []
+    assert "Nothing matches" in (await viewer.get("/audit/threads?source=s9")).text
+
+
+async def test_a_cases_page_shows_the_whole_line_of_decisions(viewer: Browser, held: str) -> None:
+    page = await read(viewer, f"/audit/cases/{held}")
+    text = page.css_first("main").text()
+    for words in (
+        "What could cause a dry cough for 3 weeks?", "Held for advice harmful (a2)", "S_inf", "has to exceed 0.5",
+        "Lisinopril can cause a dry cough", "demo:1:0", "No snapshot holds it", "not with this patient",
+    ):  # fmt: skip
+        assert words in text, words
+    lit = {name for mark in page.css(".thread mark") for name in str(mark.attributes["data-of"]).split()}
+    assert {"n1", "n2", "q", "a1", "a2"} <= lit
+    assert {str(a.attributes["href"]) for a in page.css("a[href^='#q-']")} == {f"#q-{name}" for name in lit}
+    assert all(page.css_first(f"#q-{name}") for name in lit)
+    assert page.css("form[action^='/acts/']") == []  # a viewer may not act
+    prompts = [str(a.attributes["href"]) for a in page.css("a[href^='/audit/requests/']")]
+    assert len(prompts) >= 10
+    asked = await read(viewer, prompts[0])
+    assert PATIENT[:40] in asked.css_first("main").text()
+
+
+async def test_scripts_in_threads_and_replies_are_shown_as_text(
+    database: Database, viewer: Browser, hostile: int
+) -> None:
+    async with database.begin() as session:
+        found = [row async for row in stream_rows(session, THREADS, ThreadFilter())]
+    assert len(found) == hostile == 20
+    paths = [f"/audit/{name}" for name in LISTINGS] + ["/audit"]
+    paths += [href for name in ("threads", "cases") for href in rows(await read(viewer, f"/audit/{name}"))]
+    assert len(paths) >= 30
+    for path in paths:
+        page = await read(viewer, path)
+        assert page.css("[data-xss], iframe, base, style, main svg, script:not([src])") == [], path
+        assert [a for a in page.css("a") if str(a.attributes.get("href", "")).startswith("javascript:")] == []
+    assert TEXTS[0] in (await read(viewer, "/audit/threads")).css_first("main").text()
