@@ -107,7 +107,7 @@ async def test_every_value_of_a_facet_leads_to_as_many_rows_as_it_says(viewer: B
     links = page.css("#facets li a")
     assert {parse_qs(urlsplit(str(a.attributes["href"])).query).get("source", [""])[0] for a in links} >= {"s1"}
     for link in links:
-        shown = int(link.next.next.text()) if link.next and link.next.next else 0  # type: ignore[union-attr]
+        shown = int(link.next.next.text()) if link.next and link.next.next else 0
         there = total(await read(viewer, str(link.attributes["href"])))
         taken_out = link.attributes.get("aria-current") == "true"
         sources = parse_qs(urlsplit(str(link.attributes["href"])).query).get("source", [])

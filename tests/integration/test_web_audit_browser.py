@@ -1,0 +1,135 @@
+# ruff: noqa: F811 - fixtures of another file
+"""The audit room as its readers meet it: in Chromium, wide and narrow, light and dark, without script too."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.config import Settings
+from medlive.db.audit.tables import LISTINGS
+from medlive.db.session import Database
+from medlive.web.app import build_app
+from medlive.web.serving import serve_web
+from medlive.web.site import Site
+from tests.integration.test_reviewing import held, rejected, settings  # noqa: F401 - fixtures
+from tests.integration.test_web_audit import hostile  # noqa: F401 - a fixture
+from tests.support.hostile import TEXTS
+from tests.support.web import PASSWORD, add_account
+
+async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed: no browser is driven")
+axe = pytest.importorskip("axe_playwright_python.async_playwright", reason="axe-core is not installed")
+CHROMIUM = shutil.which("chromium")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium")
+
+TABLES = [f"/audit/{name}" for name in LISTINGS]
+INJECTED = "document.querySelectorAll('[data-xss], iframe, base, main svg, a[href^=\"javascript:\" i]').length"
+TOO_WIDE = "document.documentElement.scrollWidth > innerWidth"
+
+
+@pytest.fixture
+async def url(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[str]:
+    """The site's address; `ada` may do everything."""
+    await add_account(database, "ada")
+    async with serve_web(build_app(Site(database, settings, tmp_path)), "127.0.0.1", 0) as address:
+        yield address
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    async with async_api.async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        await launched.close()
+
+
+@asynccontextmanager
+async def signed_in(browser: Any, url: str, place: str = "/audit", **options: Any) -> AsyncIterator[Any]:
+    """A page at a place, which signing in led to; whatever its console says fails the test."""
+    context = await browser.new_context(**options)
+    page, said = await context.new_page(), []
+    page.on("console", lambda message: said.append(message.text))
+    page.on("pageerror", lambda error: said.append(str(error)))
+    page.on("dialog", lambda dialog: said.append(dialog.message))
+    await page.goto(url + place)
+    await page.get_by_label("Name").fill("ada")
+    await page.get_by_label("Password").fill(PASSWORD)
+    await page.get_by_role("button", name="Sign in").click()
+    await page.wait_for_url(url + place)
+    yield page
+    assert said == []
+    await context.close()
+
+
+@pytest.mark.parametrize("script", [True, False])
+async def test_a_rejected_thread_is_found_by_facets_and_says_why(
+    browser: Any, url: str, rejected: int, script: bool
+) -> None:
+    size = {"width": 1280, "height": 900}
+    async with signed_in(browser, url, java_script_enabled=script, viewport=size) as page:
+        await page.get_by_role("link", name="Threads", exact=True).click()
+        facets = page.get_by_role("complementary", name="Facets")
+        await facets.get_by_role("link", name="rejected").click()
+        await facets.get_by_role("link", name="contradicted").click()
+        await page.wait_for_url("**/audit/threads?outcome=rejected&reason=contradicted")
+        await page.get_by_role("link", name="Cough on a blood pressure tablet").click()
+        main = page.locator("main")
+        assert "Rejected by the validator: contradicted" in await main.inner_text()
+        advice = page.get_by_role("region", name="Advice a1")
+        assert "lisinopril often cause a dry cough" in await advice.inner_text()
+        assert "Second check: confirmed. says else" in await advice.inner_text()
+        lit = page.locator("mark.lit")
+        if script:
+            await page.locator("#e-a2").hover()
+            assert await lit.all_inner_texts() == ["ask for losartan 50 mg instead"]
+            await page.locator("#e-q a").focus()
+            assert "What could cause it?" in await lit.all_inner_texts()
+        await page.locator("#e-n2 a").click()
+        assert page.url.endswith("#q-n2")
+        target = page.locator(":target mark")
+        assert await target.inner_text() == "dry cough for 3 weeks"
+        await page.get_by_role("link", name="prompt as rendered").first.click()
+        assert "Cough on a blood pressure tablet" in await page.locator("main").inner_text()
+
+
+async def test_a_view_is_saved_and_gone_back_to(browser: Any, url: str, held: str) -> None:
+    async with signed_in(browser, url, "/audit/cases?status=held") as page:
+        await page.get_by_text("Saved views").click()
+        await page.get_by_label("Save this one as").fill("Waiting")
+        await page.get_by_role("button", name="Save").click()
+        await page.get_by_role("link", name="Overview").click()
+        await page.get_by_role("link", name="Waiting").click()
+        await page.wait_for_url("**/audit/cases?status=held")
+        await page.get_by_role("link", name="What could cause").click()
+        await page.get_by_label("Reason").first.fill("Checked with the label.")
+        await page.get_by_role("button", name="Approve for the next freeze").click()
+        assert "ready" in await page.locator("main p .badge").first.inner_text()
+        assert "Checked with the label." in await page.locator("#log ~ .wide").inner_text()
+
+
+async def test_pages_fit_run_nothing_of_threads_and_keep_nobody_out(browser: Any, url: str, hostile: int) -> None:
+    checker, met = axe.Axe(), 0
+    for width, scheme in ((1280, "light"), (390, "dark"), (390, "light"), (1280, "dark")):
+        size = {"width": width, "height": 900}
+        async with signed_in(browser, url, viewport=size, color_scheme=scheme) as page:
+            await page.goto(f"{url}/audit/cases")
+            own = "[...document.querySelectorAll('tbody td:first-child > a')].map(a => a.pathname + a.search)"
+            cases = await page.evaluate(own)
+            await page.goto(f"{url}/audit/threads")
+            own_pages = cases + await page.evaluate(own)
+            for path in ["/audit", *TABLES, *(own_pages if width == 390 else own_pages[:3])]:
+                await page.goto(url + path)
+                assert await page.evaluate(INJECTED) == 0, path
+                assert not await page.evaluate(TOO_WIDE), (path, width)
+                met += any([text in await page.locator("main").inner_text() for text in TEXTS])
+            for path in ("/audit", *TABLES, *own_pages[:2]):
+                await page.goto(url + path)
+                found = (await checker.run(page)).response["violations"]
+                serious = [
+                    (v["id"], v["nodes"][0]["html"]) for v in found if v["impact"] in ("serious", "critical")
+                ]
+                assert serious == [], (path, scheme)
+    assert met >= 40
