@@ -5,7 +5,7 @@ import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
@@ -18,10 +18,12 @@ from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.errors import MedliveError, UsageError
-from medlive.service.studies import Results, close, evaluate, order_for, rate, start_study
 from medlive.web.accounts.access import require
 from medlive.web.pages import Page, local_path, render
 from medlive.web.site import Room, Section, Site, site_of
+
+if TYPE_CHECKING:
+    from medlive.service.studies import Results  # Loads numpy, as do the imports in the routes
 
 router: Final = APIRouter(prefix="/review", include_in_schema=False)
 REVIEW: Final = Room("review", False, router, (Section("Review", "/review"),))
@@ -87,7 +89,7 @@ class ResultsPage(Page):
 
     template = "review/results.html"
     study: Study
-    results: Results
+    results: "Results"
     cases: Mapping[tuple[str, int], RatedCase]
     settles: bool  # Whether the account is the adjudicator
     is_admin: bool
@@ -112,6 +114,8 @@ async def begin(
     sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "",
 ) -> Response:  # fmt: skip
     """Begin a study."""
+    from medlive.service.studies import start_study
+
     try:
         values = StudyKind(kind), version.strip() or None, Stratum(stratum), int(seed)
         size = int(sample)
@@ -132,6 +136,8 @@ async def show_item(
     request: Request, site: SiteOf, account: Reviewer, name: str, item: int | None = None
 ) -> Response:
     """The next item that the rater has not rated, or the one of this position."""
+    from medlive.service.studies import order_for
+
     study = await _study(site, name)
     if account.name not in study.raters:
         raise HTTPException(403, "You do not rate in this study.")
@@ -162,6 +168,8 @@ async def give(
     back: Text = "",
 ) -> Response:
     """Keep a rating, and go on to the next item."""
+    from medlive.service.studies import rate
+
     study = await _study(site, name)
     try:
         await rate(site.database, study, account.name, position, rating, comment)
@@ -173,6 +181,8 @@ async def give(
 @router.get("/studies/{name}/results")
 async def show_results(request: Request, site: SiteOf, account: Reviewer, name: str) -> Response:
     """Agreement and disagreements: for admins and the adjudicator, and for none who still rates."""
+    from medlive.service.studies import evaluate
+
     study = await _study(site, name)
     is_admin, settles = account.may(Role.ADMIN), account.name == study.adjudicator
     if not (is_admin or settles):
@@ -188,6 +198,8 @@ async def show_results(request: Request, site: SiteOf, account: Reviewer, name: 
 @router.post("/studies/{name}/close")
 async def end(site: SiteOf, account: Admin, name: str) -> Response:
     """Let nobody rate any more."""
+    from medlive.service.studies import close
+
     try:
         await close(site.database, await _study(site, name), by=account.name)
     except MedliveError as error:
@@ -198,6 +210,8 @@ async def end(site: SiteOf, account: Admin, name: str) -> Response:
 @router.get("/studies/{name}/ratings.csv")
 async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = False) -> Response:
     """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN --quality` reads them."""
+    from medlive.service.studies import evaluate
+
     study = await _study(site, name)
     async with site.database.begin() as session:
         _check_done(account, await evaluate(session, study))
@@ -219,7 +233,7 @@ async def _study(site: Site, name: str) -> Study:
             raise HTTPException(404, error.message) from error
 
 
-def _check_done(account: Account, results: Results) -> None:
+def _check_done(account: Account, results: "Results") -> None:
     """See that nobody who still rates learns what others gave. Raises HTTPException (403)."""
     if results.progress.get(account.name, results.items) < results.items:
         raise HTTPException(403, "You rate here: the results are shown once you have rated everything.")
