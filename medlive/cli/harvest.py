@@ -280,13 +280,17 @@ def _print_health(found: "Sequence[SourceHealth]") -> None:
 def lift(
     source: Annotated[str, Argument(help="The quarantined community.")],
     accept: Annotated[bool, Option("--accept", help="Compare only with harvests from now on.")] = False,
+    why: Annotated[str | None, Option("--reason", help="Why; it stays in the database.")] = None,
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
 ) -> None:
     """Take a quarantined community into harvests again; the next one goes on where the last one stood."""
     from medlive.service.harvest.harvest import lift_source_quarantine
     from medlive.service.harvest.sources import select_sources
 
     select_sources(load_settings().settings, [source])
-    reason = with_database(lambda database, _: lift_source_quarantine(database, source, compare_anew=accept))
+    reason = with_database(
+        lambda db, _: lift_source_quarantine(db, source, compare_anew=accept, reason=why, by=by)
+    )
     again = f"{source} is harvested again; it was out: {reason}"
     say(f"{source} was not quarantined" if reason is None else again)
 

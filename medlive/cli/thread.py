@@ -101,6 +101,7 @@ def takedown(
     source: Annotated[str, Argument(help="The community.")],
     thread_id: Annotated[str, Argument(help="The thread's id there.")],
     reason: Annotated[str, Option(help="Why, for the record that stays.")],
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
     dry_run: Annotated[bool, Option("--dry-run", help="Count what would go; erase nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -111,7 +112,9 @@ def takedown(
     """
     from medlive.service.harvest.takedown import take_down
 
-    done = with_database(lambda db, settings: take_down(db, settings, source, thread_id, reason, dry_run=dry_run))
+    done = with_database(
+        lambda db, settings: take_down(db, settings, source, thread_id, reason, by=by, dry_run=dry_run)
+    )
     value = {
         "source": source, "thread_id": thread_id, "dry_run": dry_run, "erased": dict(done.counts),
         "files": done.files,
