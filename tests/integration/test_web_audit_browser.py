@@ -73,6 +73,7 @@ async def test_a_rejected_thread_is_found_by_facets_and_says_why(
         await page.get_by_role("link", name="Threads", exact=True).click()
         facets = page.get_by_role("complementary", name="Facets")
         await facets.get_by_role("link", name="rejected").click()
+        await page.get_by_role("link", name="outcome: rejected").wait_for()
         await facets.get_by_role("link", name="contradicted").click()
         await page.wait_for_url("**/audit/threads?outcome=rejected&reason=contradicted")
         await page.get_by_role("link", name="Cough on a blood pressure tablet").click()
