@@ -27,7 +27,7 @@ class LogEntry:
 
     number: int
     at: datetime
-    by: str | None  # None: the command line, which was not told
+    by: str | None  # None: the command line, without --by
     action: Act
     subject: str
     reason: str | None  # None: nobody was asked, or a takedown erased it

@@ -63,7 +63,7 @@ async def start_study(database: Database, study: Study, sample: int) -> int:
             raise UsageError(f"no account that may rate: {', '.join(unable)}")
         drawn = draw(await studies.list_candidates(session, study.version), sample, study.stratum, study.seed)
         if not drawn:
-            raise UsageError("there is no case to draw")
+            raise UsageError("no case to draw from")
         cases = await studies.read_revisions(session, [(c.case_id, c.revision) for c in drawn])
         found = [
             (candidate, item)

@@ -1985,7 +1985,7 @@ COMMENT ON COLUMN thread_standings.curation_id IS 'The latest decision about tha
 
 COMMENT ON COLUMN thread_standings.case_id IS 'Its case; NULL: none';
 
-COMMENT ON COLUMN thread_standings.case_revision IS 'The case''s latest revision; NULL: there is no case';
+COMMENT ON COLUMN thread_standings.case_revision IS 'The case''s latest revision; NULL without a case';
 
 COMMENT ON COLUMN thread_standings.source IS 'The community';
 
@@ -1999,9 +1999,9 @@ COMMENT ON COLUMN thread_standings.reason IS 'Why, for filters the failing rule'
 
 COMMENT ON COLUMN thread_standings.engine IS 'The screener''s model; empty: no engine was asked';
 
-COMMENT ON COLUMN thread_standings.specialty IS 'The case''s specialty; empty: there is no case';
+COMMENT ON COLUMN thread_standings.specialty IS 'The case''s specialty; empty without a case';
 
-COMMENT ON COLUMN thread_standings.status IS 'The case''s status; empty: there is no case';
+COMMENT ON COLUMN thread_standings.status IS 'The case''s status; empty without a case';
 
 COMMENT ON COLUMN thread_standings.week IS 'The ISO week of changed_at, YYYY.WNN';
 
@@ -2080,7 +2080,7 @@ COMMENT ON COLUMN audit_log.number IS 'Its place in the log, from 1 without a ga
 
 COMMENT ON COLUMN audit_log.at IS 'When';
 
-COMMENT ON COLUMN audit_log.by IS 'Who; NULL: the command line, which was not told';
+COMMENT ON COLUMN audit_log.by IS 'Who; NULL: the command line, without --by';
 
 COMMENT ON COLUMN audit_log.action IS 'What was done';
 

@@ -51,7 +51,7 @@ class AuditLogRow(Base):
         "Its place in the log, from 1 without a gap", primary_key=True, autoincrement=False
     )
     at: Mapped[datetime] = column("When")
-    by: Mapped[str | None] = column("Who; NULL: the command line, which was not told")
+    by: Mapped[str | None] = column("Who; NULL: the command line, without --by")
     action: Mapped[Act] = column("What was done", EnumText(Act))
     subject: Mapped[str] = column("To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME")
     reason: Mapped[str | None] = column("Why; NULL where nobody is asked, or a takedown erased it")

@@ -244,7 +244,7 @@ async def _find_rejection(session: Session, revision: int, name: str) -> tuple[i
         hint = "medlive review approve takes a held case" if state == "held" else None
         raise CheckFailed(f"{name} is {state}, not rejected", hint=hint)
     if number in overruled:
-        raise CheckFailed(f"{name} was overruled already", hint="medlive curate goes on with it")
+        raise CheckFailed(f"{name} was overruled already", hint="the next `medlive curate` continues it")
     return number, str(found)
 
 

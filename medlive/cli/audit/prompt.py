@@ -1,4 +1,4 @@
-"""`medlive prompt`: what engines are told."""
+"""`medlive prompt`: the prompts, as templates and as they were sent."""
 
 from typing import Annotated, Any
 
@@ -13,7 +13,7 @@ app = typer.Typer(no_args_is_help=True)
 
 @app.callback()
 def group() -> None:
-    """What engines are told."""
+    """Show prompts."""
 
 
 @app.command()

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.listing import Places, View, Window, print_list
+from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import JsonOption, ThreadArgument, grouped, split_name
 from medlive.cli.output import pick, print_json, print_result, print_table, with_database, with_session
 from medlive.errors import CheckFailed

@@ -54,7 +54,7 @@ def _print_held(found: "Sequence[HeldCase]") -> None:
 @app.command()
 def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
-    from medlive.cli.thread import show_thread
+    from medlive.cli.audit.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
     found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id))
@@ -122,7 +122,7 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
 
     source, thread_id = split_name(thread)
     done = with_database(lambda database, _: overrule_rejection(database, source, thread_id, reason, by=by))
-    print(f"{thread} is no longer rejected for {done.overruled}: medlive curate goes on with it")
+    print(f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it")
 
 
 @app.command("drop-element")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, with_session
+from medlive.cli.output import pick, print_result, print_table, with_session
 
 
 def cost(
@@ -27,18 +27,10 @@ def cost(
     )
     found = with_session(lambda session: spending(session, since, until))
     value: dict[str, Any] = {"week": chosen, "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found]}
+    tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
     rows = [
-        [
-            s.by,
-            s.name or "–",
-            s.replies,
-            s.input_tokens,
-            s.cached_tokens,
-            s.output_tokens,
-            _money(s.cost_usd),
-            s.unpriced,
-        ]
-        for s in found
+        [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced]
+        for s, counts in zip(found, tokens, strict=True)
     ]
     columns = ["by", "what", "replies", "tokens in", "cached", "tokens out", "USD", "without a price"]
     print_result(value, as_json, lambda: print_table(columns, rows, title=f"Cost: {chosen or 'all weeks'}"))

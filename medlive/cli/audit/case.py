@@ -2,8 +2,8 @@
 
 import typer
 
-from medlive.cli import review
-from medlive.cli.listing import Places, View, Window, print_list
+from medlive.cli.audit import review
+from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import grouped
 
 app = typer.Typer(no_args_is_help=True)
