@@ -1,10 +1,19 @@
 """The limit of an endpoint's calls: it grows, is cut once for one overload, and its turns are never lost."""
 
 import asyncio
+import itertools
+from types import SimpleNamespace
 
 import pytest
 
 from medlive.llm.limiter import CUT, START, Ended, Limiter, Limiters
+
+
+@pytest.fixture(autouse=True)
+def clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every reading of the limiter's clock is a millisecond after the last: a busy machine changes nothing."""
+    readings = itertools.count()
+    monkeypatch.setattr("medlive.llm.limiter.time", SimpleNamespace(monotonic=lambda: next(readings) / 1000))
 
 
 async def full(limiter: Limiter) -> list[float]:
