@@ -245,7 +245,8 @@ def _check_health(source: str | None, *, as_json: bool) -> None:
 
     settings = load_settings().settings
     names = list(select_sources(settings, [source] if source else []))
-    found = with_database(lambda database, _: source_health(database, source))
+    health = with_database(lambda database, _: source_health(database, source))
+    found = [one for one in health if one.info.name in names]
     never = [name for name in names if found and source is None and name not in {one.info.name for one in found}]
     faults = [f"{one.info.name}: {fault}" for one in found for fault in one.faults]
     hint = "look at a page with --url; mend the adapter, `medlive source reparse`, `medlive source lift`"
@@ -311,7 +312,9 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
         if as_json:
             print_json({"thread": None, "reason": reason, "message": exc.message})
         raise CheckFailed(f"{reason}: {exc.message}") from exc
-    print_result(found, as_json, lambda: _print_page(found))
+    following = found["fields"]["next page"]
+    notes = [f"this is its first page: a harvest goes on at {following}"] if following else ()
+    print_result(found, as_json, lambda: _print_page(found), notes=notes)
 
 
 def _print_page(found: dict[str, Any]) -> None:

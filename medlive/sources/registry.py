@@ -24,4 +24,4 @@ def build_site(name: str, overrides: Mapping[str, Any] | None = None) -> Site:
         return site(SourceSettings.model_validate({**site.defaults.model_dump(), **(overrides or {})}))
     except ValidationError as error:
         causes = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors())
-        raise ConfigError(f"the settings of source {name!r} do not fit: {causes}") from error
+        raise ConfigError(f"[sources.{name}] {causes}") from error

@@ -205,6 +205,8 @@ class SourceSettings(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    enabled: bool = True
+    """Whether it is harvested at all."""
     base_url: str
     """Scheme, host, optional port and path prefix, without a final slash."""
     boards: tuple[str, ...] = ()
@@ -274,6 +276,10 @@ class Site(ABC):
         Raises LayoutError for markup that does not fit, IncompleteThread for missing pages and NotAThread
         for a page that is whole but holds no discussion.
         """
+
+    def parse_first_page(self, page: Page, anonymise: Anonymiser) -> Thread:
+        """What a thread's first page shows of it, whatever follows. Raises what `parse_thread` raises."""
+        return self.parse_thread([page], anonymise)
 
     def build_thread(
         self,

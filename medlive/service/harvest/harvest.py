@@ -73,10 +73,13 @@ async def harvest_source(
     """Harvest one source for the current ISO week.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
-    only with `again`. Raises DatabaseUnavailable, ArchiveDamaged and ConfigError; the next call resumes the run.
+    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next call resumes the run. Raises ConfigError,
+    and UsageError for a source that is switched off.
     """
     done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)
+    if not site.settings.enabled:
+        raise UsageError(f"{source} is switched off", hint=f"[sources.{source}] enabled = true in sources.toml")
     anonymise = partial(keyed_handle, key=handle_key(settings))
     fetching = fetch_settings(settings)
     connections = fetching.concurrency_per_host

@@ -11,7 +11,7 @@ from medlive.db.harvest.harvests import SourceInfo, latest_measures, list_source
 from medlive.db.runs import load_history
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
-from medlive.errors import UsageError
+from medlive.errors import ConfigError, UsageError
 from medlive.sources.drift import Compared
 from medlive.sources.fetching.policy import FetchPolicy, FetchSettings
 from medlive.sources.registry import SITES, build_site
@@ -27,11 +27,19 @@ def fetch_settings(settings: Settings) -> FetchSettings:
 
 
 def select_sources(settings: Settings, names: Sequence[str]) -> dict[str, Mapping[str, Any]]:
-    """Source → its configured settings, for those named or for all. Raises UsageError for an unknown name."""
+    """Source → its configured settings, for those named or for all that are enabled.
+
+    Raises UsageError for an unknown name, ConfigError for configured sources and settings that do not exist.
+    """
+    known = f"known sources: {', '.join(SITES)}"
     for name in names:
         if name not in SITES:
-            raise UsageError(f"unknown source {name!r}", hint=f"known sources: {', '.join(SITES)}")
-    return {name: settings.sources.get(name, {}) for name in names or SITES}
+            raise UsageError(f"unknown source {name!r}", hint=known)
+    for name in settings.sources:
+        if name not in SITES:
+            raise ConfigError(f"[sources.{name}]: unknown source", hint=known)
+    enabled = [name for name in SITES if build_site(name, settings.sources.get(name)).settings.enabled]
+    return {name: settings.sources.get(name, {}) for name in names or enabled}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +95,7 @@ def not_modified_share(counts: Mapping[str, int]) -> float | None:
 
 
 async def check_page(settings: Settings, source: str, url: str, body: bytes | None) -> dict[str, Any]:
-    """Parse one page: `thread` as in the import format and `fields` (name → value or how many messages have it).
+    """Parse a thread's one or first page: `thread` as in the import format and `fields` (name → value or how many messages have it).
 
     `body` is a saved page's bytes; None fetches the page. Nothing is stored. Raises UsageError, LayoutError,
     NotAThread, and what fetching raises.
@@ -103,7 +111,7 @@ async def check_page(settings: Settings, source: str, url: str, body: bytes | No
             page: Page = await fetcher.fetch(url, FetchPolicy.of(site, site.settings.base_url))
     else:
         page = Page(url, body, "text/html")
-    thread = site.parse_thread([page], lambda handle: keyed_handle(handle, key))
+    thread = site.parse_first_page(page, lambda handle: keyed_handle(handle, key))
     messages = thread.content()["messages"]
 
     def count(field: str) -> str:

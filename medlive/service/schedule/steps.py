@@ -19,6 +19,7 @@ from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.harvest.sources import fetch_settings, select_sources
+from medlive.sources.registry import SITES
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
@@ -72,7 +73,7 @@ class StepState:
 def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[str, WeeklyTime]:
     """Each step's time, in the order of execution. Raises ConfigError for an unknown source."""
     own = schedule.harvest_sources
-    if unknown := [name for name in own if name not in sources]:
+    if unknown := [name for name in own if name not in sources and name not in SITES]:
         raise ConfigError(
             f"schedule.harvest_sources.{unknown[0]}: unknown source", hint=f"known sources: {', '.join(sources)}"
         )

@@ -93,6 +93,15 @@ class Sdn(source.Site):
 
     def parse_thread(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         """The whole thread. The opener asks: only other people's posts can be verified advice."""
+        if pages and (following := read_page(pages[-1]).following) is not None:
+            raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
+        return self._parse_pages(pages, anonymise)
+
+    def parse_first_page(self, page: Page, anonymise: source.Anonymiser) -> Thread:
+        """The first page's posts, although others follow."""
+        return self._parse_pages([page], anonymise)
+
+    def _parse_pages(self, pages: Sequence[Page], anonymise: source.Anonymiser) -> Thread:
         read_pages = [read_page(page) for page in pages]
         _check_pages(pages, read_pages)
         first = read_pages[0]
@@ -132,7 +141,7 @@ def _entry(page: Page, row: LexborNode) -> source.ListEntry:
 
 
 def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> None:
-    """Raise IncompleteThread unless these are all pages of one thread, in order."""
+    """Raise IncompleteThread unless these are pages of one thread, in order from its first."""
     if not pages:
         raise source.IncompleteThread("expected at least one page of the thread")
     thread_id = read_pages[0].thread_id
@@ -143,8 +152,6 @@ def _check_pages(pages: Sequence[Page], read_pages: Sequence[ThreadPage]) -> Non
             )
         if read.thread_id != thread_id:
             raise source.IncompleteThread(f"{page.url} is a page of thread {read.thread_id}, not {thread_id}")
-    if (following := read_pages[-1].following) is not None:
-        raise source.IncompleteThread(f"{pages[-1].url} is followed by {following}, which is missing")
 
 
 _pages_in_use: WeakKeyDictionary[Page, ThreadPage] = WeakKeyDictionary()
