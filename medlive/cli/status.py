@@ -1,6 +1,9 @@
 """`medlive status`: where the threads are, what failed, what it cost, which steps are due."""
 
-from typing import Any
+from typing import Annotated, Any
+
+import typer
+from typer import Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import pick, print_result, print_table, say, wait_for
@@ -9,14 +12,24 @@ from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 
-def command(as_json: JsonOption = False) -> None:
+def command(
+    check: Annotated[
+        bool, Option("--check", help="Print problems alone, one a line, and nothing when there is none.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
 
-    Exit status 1 when a source is quarantined, or when a step is overdue: not done a day after its time in
-    config/schedule.toml, by the scheduler or by cron. Nothing is overdue where nothing was ever harvested.
+    Exit status 1 when a source is quarantined, a step failed and is not done since, or a step is overdue: not done
+    a day after its time in config/schedule.toml, by the scheduler or by cron. Nothing is overdue where nothing was
+    ever harvested. With --check it is silent when all is well, so that cron writes to nobody.
     """
-    from medlive.service.status import read_status
+    from medlive.service.status import read_problems, read_status
 
+    if check:
+        problems = wait_for(read_problems(load_settings().settings))
+        print_result(problems, as_json, lambda: print("\n".join(problems), end="\n" if problems else ""))
+        raise typer.Exit(1 if problems else 0)
     status: dict[str, Any] = wait_for(read_status(load_settings().settings))
     failure = CheckFailed("\n".join(status["problems"])) if status["problems"] else None
     print_result(status, as_json, lambda: _print(status), failure=failure)

@@ -9,13 +9,13 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
-from medlive.db.harvest.harvests import list_sources
+from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.runs import is_scheduler_active, load_history
-from medlive.db.session import Database
+from medlive.db.tables.intake import RunOutcome
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
-from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+from medlive.service.schedule.steps import StepState, StepStatus, read_states, summarize_counts
 
 
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
@@ -24,22 +24,51 @@ async def read_steps(settings: Settings) -> list[dict[str, Any]]:
         return [step_as_json(state) for state in await read_states(database, settings, now())]
 
 
-async def read_health(database: Database, settings: Settings, moment: datetime) -> dict[str, Any]:
-    """Sources and weekly steps as JSON values, and whether a scheduler runs.
+async def read_problems(settings: Settings) -> list[str]:
+    """One line for each thing a person must look at. Raises ConfigError and DatabaseUnavailable."""
+    async with open_database(settings) as database:
+        async with database.begin() as session:
+            sources = await list_sources(session)
+        return _problems(sources, [step_as_json(s) for s in await read_states(database, settings, now())])
 
-    "problems" has one line for each thing a person must look at: a quarantined source, an overdue step.
-    """
-    async with database.begin() as session:
-        sources = await list_sources(session)
-        harvests = (await load_history(session)).harvests
-        active = await is_scheduler_active(session)
-    steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
+
+def _problems(sources: list[SourceInfo], steps: list[dict[str, Any]]) -> list[str]:
+    """A quarantined source, a step that failed or is overdue."""
     problems = [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources
         if s.quarantined_at is not None
     ]
-    problems += [f"{s['step']} is overdue since {s['due']:%Y-%m-%d %H:%M} UTC" for s in steps if s["overdue"]]
+    for step in steps:
+        if step["overdue"]:
+            problems.append(f"{step['step']} is overdue since {step['due']:%Y-%m-%d %H:%M} UTC")
+        elif step["status"] != StepStatus.DONE.value and _failed(step):
+            problems.append(f"{step['step']} failed for {step['week']}: {step['last']['in_short']}")
+    return problems
+
+
+def _failed(step: dict[str, Any]) -> bool:
+    last = step["last"]
+    return last is not None and last["week"] == step["week"] and last["outcome"] == RunOutcome.FAILED.value
+
+
+async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
+    """Everything `medlive status` prints, as JSON values.
+
+    "problems" has the lines of `read_problems`.
+    """
+    from medlive.evidence.manifest import describe_retriever  # imports NumPy
+
+    moment = clock()
+    async with open_database(settings) as database:
+        async with database.begin() as session:
+            rows = await funnel(session)
+            spent = await costs(session)
+            failures = await recent_failures(session)
+            sources = await list_sources(session)
+            harvests = (await load_history(session)).harvests
+            active = await is_scheduler_active(session)
+        steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
     latest = {name: history.latest.counts for name, history in harvests.items()}
     return {
         "sources": [
@@ -74,7 +103,8 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "retriever": describe_retriever(
             index_path(settings), encoder_settings(settings), settings.evidence.retriever
         ),
-    } | health
+        "problems": _problems(sources, steps),
+    }
 
 
 def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:

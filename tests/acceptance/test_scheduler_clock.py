@@ -224,6 +224,8 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     done = instance.here("status", "--json").json
     assert (done["problems"], {s["overdue"] for s in done["steps"]}) == ([], {False})
     assert "not due yet" in instance.here("status").out
+    healthy = instance.here("status", "--check")
+    assert (healthy.out, healthy.err) == ("", "")
     execute(
         instance,
         "INSERT INTO sources (name, kind) VALUES ('sdn', 'site'), ('dxy', 'site')",
@@ -242,6 +244,9 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     execute(instance, "UPDATE sources SET quarantined_at = now(), quarantine_reason = 'author fell to 3%'")
     lines = instance.here("status", status=1).err.splitlines()
     assert sum("is quarantined since" in line and "author fell to 3%" in line for line in lines) == 2
+    checked = instance.here("status", "--check", status=1)
+    assert checked.err == ""
+    assert len(checked.out.splitlines()) == 2 + 4
 
 
 def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) -> None:

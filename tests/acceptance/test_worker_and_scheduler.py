@@ -126,6 +126,7 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
 def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(new_instance: NewInstance) -> None:
     instance = new_instance()
     asyncio.run(_fails_and_waits(instance))
+    assert "queue failed for" in instance.here("status", "--check", status=None).out
     done = instance.here("scheduler", "--once", status=None)
     assert done.status in (0, 1)
     assert "contact address" in done.err

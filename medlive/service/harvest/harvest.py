@@ -73,8 +73,8 @@ async def harvest_source(
     """Harvest one source for the current ISO week.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
-    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next call resumes the run. Raises ConfigError,
-    and UsageError for a source that is switched off.
+    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next call resumes the run. Raises also
+    ConfigError, and UsageError for a source that is switched off.
     """
     done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)

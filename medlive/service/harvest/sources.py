@@ -95,7 +95,9 @@ def not_modified_share(counts: Mapping[str, int]) -> float | None:
 
 
 async def check_page(settings: Settings, source: str, url: str, body: bytes | None) -> dict[str, Any]:
-    """Parse a thread's one or first page: `thread` as in the import format and `fields` (name → value or how many messages have it).
+    """Parse a thread's one or first page: `thread` as in the import format, and `fields`.
+
+    `fields` maps a name to its value or to how many messages have it.
 
     `body` is a saved page's bytes; None fetches the page. Nothing is stored. Raises UsageError, LayoutError,
     NotAThread, and what fetching raises.
