@@ -58,6 +58,19 @@ def upgrade() -> None:
 
 
 @app.command()
+def roles(as_json: JsonOption = False) -> None:
+    """Create the roles medlive_web and medlive_worker with the least rights they need; repeat after an upgrade.
+
+    They have no login: give one by CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
+    """
+    from medlive.db.roles import grant
+    from medlive.service.database import database_url
+
+    granted = grant(database_url(load_settings().settings))
+    print_result({"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}"))
+
+
+@app.command()
 def check(as_json: JsonOption = False) -> None:
     """Compare the schema with the model; exit status 1 when they differ."""
     from medlive.db.migrate import check as differences

@@ -27,6 +27,7 @@ class WebPart(StrEnum):
     ALL = "all"
     PUBLIC = "public"
     PRIVATE = "private"
+    METRICS = "metrics"
 
 
 @contextmanager
@@ -110,18 +111,23 @@ def worker(as_json: JsonOption = False) -> None:
 def serve(
     host: Annotated[str, Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, Option(min=0, max=65535, help="Port; 0 picks a free one.")] = 8080,
-    part: Annotated[WebPart, Option(help="What to serve: the downloads, the rooms behind accounts, or both.")] = (
-        WebPart.ALL
-    ),
+    part: Annotated[
+        WebPart, Option(help="The downloads, the rooms behind accounts, both, or /metrics for a monitor alone.")
+    ] = WebPart.ALL,
     preview: Annotated[
         bool, Option("--preview", help="Show snapshots that are not publishable too, marked as such.")
     ] = False,
 ) -> None:
-    """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped."""
+    """Serve the downloads of frozen snapshots, and the rooms behind accounts, until stopped.
+
+    --part metrics serves /metrics without an account: give it a port that stays inside.
+    """
     from medlive.service.database import instance_key, open_database
+    from medlive.service.metrics import read_metrics
     from medlive.service.paths import snapshots_path
     from medlive.web.accounts.access import check_exposure
     from medlive.web.app import ROOMS, build_app
+    from medlive.web.metrics import metrics_room
     from medlive.web.serving import serve_web
     from medlive.web.site import Site
 
@@ -130,7 +136,11 @@ def serve(
     async def run() -> None:
         with _stopped_by_signals() as stop:
             async with open_database(settings) as database:
-                rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is (part is WebPart.PUBLIC)]
+                if part is WebPart.METRICS:
+                    rooms = [metrics_room(partial(read_metrics, database, settings))]
+                else:
+                    public = part is WebPart.PUBLIC
+                    rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is public]
                 key = instance_key(settings, "web.key", "everybody is signed out")
                 site = Site(database, settings, snapshots_path(settings), preview, key)
                 if not all(room.public for room in rooms):

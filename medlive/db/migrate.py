@@ -53,7 +53,7 @@ def upgrade(url: str) -> bool:
     One process at a time does it; another waits up to five minutes for it. Raises DatabaseUnavailable, and
     ConfigError when the database is newer than this program.
     """
-    with _connect(url) as connection:
+    with connect(url) as connection:
         if _is_newest(connection):
             return False
         connection.execute(text("SET lock_timeout = '5min'"))
@@ -84,7 +84,7 @@ def check(url: str) -> list[str]:
     from alembic.autogenerate import compare_metadata
     from alembic.migration import MigrationContext
 
-    with _connect(url) as connection:
+    with connect(url) as connection:
         revision = _revision(connection)
         if revision != head():
             return [f"the schema is at revision {revision}, the program at {head()}"]
@@ -104,7 +104,8 @@ def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
 
 
 @contextmanager
-def _connect(url: str) -> Iterator[Connection]:
+def connect(url: str) -> Iterator[Connection]:
+    """A connection outside the pool. Raises DatabaseUnavailable, also for a lock that was not to be had."""
     parsed = parse_url(url)
     engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
     try:

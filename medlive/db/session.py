@@ -28,8 +28,8 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
 """What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 # Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
-# connections, no such database.
-_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000"}
+# connections, no such database, no right to do it.
+_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000", "42501"}
 
 
 def parse_url(url: str) -> URL:

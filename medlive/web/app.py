@@ -66,7 +66,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.state.site = site
     app.state.sections = tuple(section for room in rooms for section in room.sections)
     app.include_router(static_files.router)
-    app.add_api_route("/health", _health, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/healthz", _live, methods=["GET", "HEAD"], include_in_schema=False)
+    app.add_api_route("/readyz", _ready, methods=["GET", "HEAD"], include_in_schema=False)
     app.add_api_route("/theme/{theme}", _choose_theme, include_in_schema=False)
     for room in rooms:
         app.include_router(room.router)
@@ -108,7 +109,7 @@ def _error(request: Request, status: int, detail: str | None, headers: Mapping[s
     title = HTTPStatus(status).phrase
     text = detail if detail not in (None, title) else _TEXTS.get(status, title)
     response: Response
-    if request.url.path.startswith("/api/") or request.url.path == "/health":
+    if request.url.path.startswith("/api/") or request.url.path == "/readyz":
         response = JSONResponse({"detail": text}, status)
     else:
         response = render(request, ErrorPage(status, title, str(text)), status)
@@ -144,7 +145,12 @@ async def _on_fault(request: Request, error: Exception) -> Response:
     return _error(request, 500, None, None)
 
 
-async def _health(request: Request) -> Response:
+async def _live(request: Request) -> Response:
+    """The process answers; a database that is away is no reason to restart it."""
+    return JSONResponse({"status": "ok", "version": __version__})
+
+
+async def _ready(request: Request) -> Response:
     async with site_of(request).database.begin() as session:
         await ping(session)
     return JSONResponse({"status": "ok", "database": "ok", "version": __version__})

@@ -387,11 +387,11 @@ async def test_the_api_is_as_its_openapi_document_says(served: Served, tmp_path:
 
 
 async def test_nothing_can_be_changed(served: Served) -> None:
-    for path in ("/", "/health", FILE, "/api/v1/snapshots"):
+    for path in ("/", "/readyz", FILE, "/api/v1/snapshots"):
         for method in ("POST", "PUT", "DELETE"):
             assert (await served.http.request(method, path)).status_code == 405
 
 
 async def test_health_says_that_the_database_answers(served: Served) -> None:
-    answer = await served.http.get("/health")
+    answer = await served.http.get("/readyz")
     assert (answer.status_code, answer.json()["status"]) == (200, "ok")

@@ -59,7 +59,7 @@ async def http(tmp_path: Path) -> AsyncIterator[httpx2.AsyncClient]:
 
 
 async def test_every_response_has_the_security_headers(http: httpx2.AsyncClient) -> None:
-    for path in ("/", "/nothing", "/theme/dark", "/health", "/static/nothing", "/api/nothing"):
+    for path in ("/", "/nothing", "/theme/dark", "/readyz", "/static/nothing", "/api/nothing"):
         headers = (await http.get(path)).headers
         assert "unsafe" not in headers["Content-Security-Policy"]
         assert headers["Content-Security-Policy"].startswith("default-src 'none'")
@@ -74,14 +74,16 @@ async def test_errors_are_pages_for_people_and_json_for_programs(http: httpx2.As
     assert "<script>alert" not in page.text
     answer = await http.get("/api/nothing")
     assert (answer.status_code, list(answer.json())) == (404, ["detail"])
-    assert (await http.post("/health")).status_code == 405
+    assert (await http.post("/readyz")).status_code == 405
 
 
 async def test_a_database_that_is_away_is_said_without_its_address(http: httpx2.AsyncClient) -> None:
-    for path in ("/", "/health"):
+    for path in ("/", "/readyz"):
         answer = await http.get(path)
         assert (answer.status_code, answer.headers["Retry-After"]) == (503, "10")
         assert "verysecret" not in answer.text
+    # Restarting the process would not bring the database back.
+    assert (await http.get("/healthz")).json()["status"] == "ok"
 
 
 async def test_a_page_names_its_static_files_by_digest(http: httpx2.AsyncClient) -> None:

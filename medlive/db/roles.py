@@ -1,0 +1,70 @@
+"""The database's roles with the least rights that each process needs.
+
+The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
+`medlive_web` reads, and writes accounts and download counts alone. Neither owns a table, so neither can alter one,
+switch off the triggers that keep frozen rows, or empty one; where rows are only added, neither may change a row.
+"""
+
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+from medlive.db.migrate import IMMUTABLE, connect
+
+WEB: Final = "medlive_web"
+WORKER: Final = "medlive_worker"
+
+_ACCOUNTS: Final = ("accounts", "account_sessions", "sign_in_attempts")
+_MIGRATED: Final = ("alembic_version", "components")
+"""What only a migration writes."""
+_TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename")
+
+
+def grant(url: str) -> list[str]:
+    """Create both roles, without a login, give them their rights anew, and return their names.
+
+    To be repeated after every upgrade. Raises DatabaseUnavailable, also for a user who may not create roles.
+    """
+    with connect(url) as connection:
+        for role in (WEB, WORKER):
+            _create(connection, role)
+        tables = set(connection.scalars(_TABLES))
+        for role, rights in ((WEB, _web_rights(tables)), (WORKER, _worker_rights(tables))):
+            _replace(connection, role, rights)
+        connection.commit()
+    return [WEB, WORKER]
+
+
+def _web_rights(tables: set[str]) -> dict[str, str]:
+    return {
+        **dict.fromkeys(tables, "SELECT"),
+        **dict.fromkeys(_ACCOUNTS, "SELECT, INSERT, UPDATE, DELETE"),
+        "downloads": "SELECT, INSERT, UPDATE",
+    }
+
+
+def _worker_rights(tables: set[str]) -> dict[str, str]:
+    return {
+        **dict.fromkeys(tables - set(_ACCOUNTS), "SELECT, INSERT, UPDATE, DELETE"),
+        **dict.fromkeys(IMMUTABLE, "SELECT, INSERT"),
+        **dict.fromkeys(_MIGRATED, "SELECT"),
+    }
+
+
+def _create(connection: Connection, role: str) -> None:
+    # Roles belong to the server: another database may make the same one at the same time.
+    connection.execute(
+        text(
+            f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; "
+            "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
+        )
+    )
+
+
+def _replace(connection: Connection, role: str, rights: dict[str, str]) -> None:
+    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    connection.execute(text(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}"))
+    connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
+    connection.execute(text(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}"))
+    for table, given in rights.items():
+        connection.execute(text(f'GRANT {given} ON "{table}" TO {role}'))

@@ -1,0 +1,139 @@
+"""The least-privilege roles, tried by real logins: what each may, and that neither alters what is frozen."""
+
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import make_url
+
+from medlive.config import Settings
+from medlive.db.migrate import IMMUTABLE
+from medlive.db.roles import WEB, WORKER, grant
+from medlive.db.session import Database
+from medlive.errors import DatabaseUnavailable
+from medlive.service.database import open_database
+from medlive.service.release.freeze import freeze
+from tests.support.release import fill
+
+_NUMBERS = count(1)
+Login = psycopg.Connection[Any]
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+
+
+def login(url: str, role: str) -> Iterator[str]:
+    """The URL of a new user that has this role and nothing else."""
+    name = f"login_{role}_{next(_NUMBERS)}"
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
+        yield make_url(url).set(username=name).render_as_string(hide_password=False)
+        owner.execute(f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def worker_url(database_url: str) -> Iterator[str]:
+    grant(database_url)
+    yield from login(database_url, WORKER)
+
+
+@pytest.fixture
+def web_url(database_url: str) -> Iterator[str]:
+    grant(database_url)
+    yield from login(database_url, WEB)
+
+
+def refused(url: str, *statements: str) -> list[str]:
+    """The statements that were carried out although they must not be."""
+    done = []
+    with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
+        for statement in statements:
+            try:
+                connection.execute(statement)
+            except (psycopg.errors.InsufficientPrivilege, psycopg.errors.IntegrityConstraintViolation):
+                continue
+            done.append(statement)
+    return done
+
+
+FROZEN = ("snapshots", "snapshot_members", "snapshot_changes", "snapshot_kept_out", *IMMUTABLE)
+
+
+def alterations() -> list[str]:
+    """Every way around the triggers that keep frozen rows."""
+    return [
+        *(f"TRUNCATE {table} CASCADE" for table in FROZEN),
+        *(f"ALTER TABLE {table} DISABLE TRIGGER ALL" for table in FROZEN),
+        *(f"DROP TABLE {table} CASCADE" for table in FROZEN),
+        "UPDATE snapshots SET version = version",
+        "DELETE FROM snapshots",
+        "UPDATE snapshot_members SET version = version",
+        "DELETE FROM snapshot_members",
+        "UPDATE case_revisions SET narrative = ''",
+        "DELETE FROM criteria",
+        "SET session_replication_role = replica",
+        "DROP FUNCTION medlive_refuse CASCADE",
+        "CREATE OR REPLACE FUNCTION medlive_refuse_frozen() RETURNS trigger LANGUAGE sql AS 'SELECT NULL'",
+        "CREATE TABLE aside (id int)",
+        "UPDATE alembic_version SET version_num = '9999'",
+        f"GRANT {WEB} TO {WORKER}",
+        "CREATE ROLE another SUPERUSER",
+    ]
+
+
+async def test_the_worker_freezes_a_week_and_nobody_alters_it(
+    settings: Settings, worker_url: str, web_url: str, database_url: str
+) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as owner:
+        fill(owner, 3)
+    as_worker = settings.model_copy(update={"database_url": SecretStr(worker_url)})
+    async with open_database(as_worker) as opened:
+        await freeze(opened, as_worker)
+    assert refused(worker_url, *alterations()) == []
+    assert refused(web_url, *alterations()) == []
+    with psycopg.connect(database_url.replace("+psycopg", "")) as owner:
+        assert owner.execute("SELECT count(*) FROM snapshot_members").fetchone() != (0,)
+
+
+def test_the_web_reads_everything_and_writes_accounts_and_counts_alone(web_url: str, database_url: str) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as owner:
+        tables = [name for (name,) in owner.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")]
+    with psycopg.connect(web_url.replace("+psycopg", ""), autocommit=True) as web:
+        for table in tables:
+            web.execute(f"SELECT FROM {table} LIMIT 1")
+    written = {"accounts", "account_sessions", "sign_in_attempts"}
+    deleted = refused(web_url, *(f"DELETE FROM {table} WHERE false" for table in tables))
+    assert deleted == [f"DELETE FROM {table} WHERE false" for table in tables if table in written]
+    added = refused(
+        web_url,
+        *(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM {table} WHERE false" for table in tables),
+    )
+    assert {words.split()[2] for words in added} <= written | {"downloads"}
+
+
+def test_the_worker_cannot_read_accounts(worker_url: str) -> None:
+    read = [f"SELECT FROM {table}" for table in ("accounts", "account_sessions", "sign_in_attempts")]
+    assert refused(worker_url, *read) == []
+
+
+def test_rights_are_given_anew_after_an_upgrade(database_url: str, web_url: str) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as owner:
+        owner.execute("CREATE TABLE added_later (id int)")
+        owner.execute(f"GRANT ALL ON threads TO {WEB}")
+    assert refused(web_url, "DELETE FROM threads") == ["DELETE FROM threads"]
+    grant(database_url)
+    assert refused(web_url, "DELETE FROM threads", "SELECT FROM added_later") == ["SELECT FROM added_later"]
+
+
+async def test_a_user_without_the_right_is_told_so_in_one_line(worker_url: str) -> None:
+    database = Database.connect(worker_url)
+    with pytest.raises(DatabaseUnavailable, match="permission denied for table accounts"):
+        async with database.begin() as session:
+            await (await session.connection()).exec_driver_sql("SELECT FROM accounts")
+    await database.aclose()
