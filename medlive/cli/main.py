@@ -2,6 +2,7 @@
 
 import importlib
 import logging
+import os
 from collections.abc import Sequence
 from typing import Annotated, Literal
 
@@ -105,3 +106,7 @@ def _root(
     """medlive: a weekly, checksummed benchmark of real clinical questions."""
     level = None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")
+    if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
+        from medlive.llm import tracing
+
+        tracing.configure(os.environ)

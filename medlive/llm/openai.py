@@ -30,6 +30,7 @@ from medlive.llm.budget import BudgetSpent, pay_again
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
+from medlive.llm.tracing import call_span
 from medlive.llm.wire import (
     JsonMode,
     NotACompletion,
@@ -302,7 +303,9 @@ class OpenAIEngine:
         began = await self._limiter.enter()
         ended = Ended.OTHER
         try:
-            reply = await self._exchange(content)
+            with call_span(self._model, self._url.host or "", self._parameters) as answered:
+                reply = await self._exchange(content)
+                answered(reply)
             ended = Ended.ANSWERED
             return reply
         except _TroubleError as trouble:
