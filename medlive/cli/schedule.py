@@ -20,6 +20,10 @@ from medlive.errors import CheckFailed
 
 COUNTS_WIDTH = 60
 
+HealthPort = Annotated[
+    int | None, Option(min=1, max=65535, help="Answer /healthz on this port of every address while at work.")
+]
+
 
 class WebPart(StrEnum):
     """What `medlive serve` serves."""
@@ -53,6 +57,7 @@ def _stopped_by_signals() -> Iterator[asyncio.Event]:
 def scheduler(
     once: Annotated[bool, Option("--once", help="Do what is due now, and exit.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what is due now and next; do nothing.")] = False,
+    health_port: HealthPort = None,
     as_json: JsonOption = False,
 ) -> None:
     """Harvest each source, queue and drain, and freeze, once a week at the times of config/schedule.toml.
@@ -60,6 +65,7 @@ def scheduler(
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
+    from medlive.service.liveness import answer_probes
     from medlive.service.schedule.scheduler import StepOutcome, StepResult, run_scheduler
     from medlive.service.status import read_steps
 
@@ -73,7 +79,8 @@ def scheduler(
         with _stopped_by_signals() as stop:
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
-            return await run_scheduler(settings, stop, say, once=once)
+            async with answer_probes(health_port):
+                return await run_scheduler(settings, stop, say, once=once)
 
     done = wait_for(run())
     failed = [f"{s.command}: {s.detail}" for s in done if once and s.state is StepOutcome.FAILED]
@@ -85,20 +92,22 @@ def scheduler(
     )
 
 
-def worker(as_json: JsonOption = False) -> None:
+def worker(health_port: HealthPort = None, as_json: JsonOption = False) -> None:
     """Curate what is queued, by this process or another, until stopped by SIGTERM or SIGINT.
 
     A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life.
     """
     from medlive.service.curation.curate import run_worker
+    from medlive.service.liveness import answer_probes
 
     settings = load_settings().settings
 
     async def run() -> dict[str, Any]:
         with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(say, "waiting for threads (stop with Ctrl-C)")
-            return await run_worker(settings, stop, tick=tick, ready=ready)
+            async with answer_probes(health_port):
+                return await run_worker(settings, stop, tick=tick, ready=ready)
 
     done = wait_for(run())
     hint = "medlive curate tries them again"

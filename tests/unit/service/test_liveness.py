@@ -1,0 +1,52 @@
+"""The probe of workers and schedulers: answered by the loop that works, and by none that hangs."""
+
+import asyncio
+import socket
+import time
+
+import httpx2
+import pytest
+
+from medlive.errors import ServiceUnavailable
+from medlive.service.liveness import answer_probes
+
+
+def free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+async def test_it_answers_while_the_block_runs_alone() -> None:
+    port = free_port()
+    async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        async with answer_probes(port):
+            assert (await client.get("/healthz")).json() == {"status": "ok"}
+        with pytest.raises(httpx2.ConnectError):
+            await client.get("/healthz")
+
+
+async def test_a_loop_that_hangs_answers_nothing() -> None:
+    port = free_port()
+
+    def probe() -> bool:
+        try:
+            return httpx2.get(f"http://127.0.0.1:{port}/healthz", timeout=0.2).is_success
+        except httpx2.TimeoutException:
+            return False
+
+    async with answer_probes(port):
+        assert await asyncio.to_thread(probe)
+        asked = asyncio.get_running_loop().run_in_executor(None, probe)
+        time.sleep(1)  # noqa: ASYNC251 - it hangs
+        assert not await asked
+
+
+async def test_a_port_that_is_taken_is_said_so() -> None:
+    with socket.socket() as other:
+        other.bind(("0.0.0.0", 0))
+        other.listen()
+        with pytest.raises(ServiceUnavailable, match="cannot listen on port"):
+            async with answer_probes(other.getsockname()[1]):
+                pass
