@@ -22,7 +22,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
     "evidence": ("medlive.cli.evidence", "The medical evidence: build an index, list it, search it."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
-    "worker": ("medlive.cli.schedule:worker", "Curate what is queued until stopped."),
+    "worker": ("medlive.cli.schedule:worker", "Do what is queued until stopped."),
+    "jobs": ("medlive.cli.jobs", "The job queue: list, retry, cancel."),
     "scheduler": ("medlive.cli.schedule:scheduler", "Harvest, curate and freeze when it is time, until stopped."),
     "serve": (
         "medlive.cli.schedule:serve",

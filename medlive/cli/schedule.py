@@ -16,7 +16,7 @@ from typer import Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, UsageError
 
 COUNTS_WIDTH = 60
 
@@ -92,22 +92,39 @@ def scheduler(
     )
 
 
-def worker(health_port: HealthPort = None, as_json: JsonOption = False) -> None:
-    """Curate what is queued, by this process or another, until stopped by SIGTERM or SIGINT.
+def worker(
+    queues: Annotated[str, Option(help="What to serve: queues, comma-separated, or all.")] = "curate",
+    concurrency: Annotated[int | None, Option(min=1, max=1024, help="Jobs at once [as configured].")] = None,
+    grace: Annotated[
+        float | None,
+        Option(min=0, help="Seconds that jobs may take when stopped [no limit]."),
+    ] = None,
+    health_port: HealthPort = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Do what is queued in the database, by this process or another, until stopped by SIGTERM or SIGINT.
 
-    A thread that has begun is finished first; what a worker that was killed had begun is taken over. A budget
-    in config/medlive.toml holds for the worker's life.
+    A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
+    in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep; all but
+    curate need the scheduler's MEDLIVE_HOME.
     """
-    from medlive.service.curation.curate import run_worker
+    from medlive.db.jobs import Queue
     from medlive.service.liveness import answer_probes
+    from medlive.service.worker import run_worker
 
-    settings = load_settings().settings
+    settings, known = load_settings().settings, {queue.value: queue for queue in Queue}
+    names = list(known) if queues == "all" else queues.split(",")
+    if unknown := [name for name in names if name not in known]:
+        raise UsageError(f"unknown queue {unknown[0]!r}", hint=f"queues: {', '.join(known)}, all")
 
     async def run() -> dict[str, Any]:
         with _stopped_by_signals() as stop, progress("curated") as tick:
-            ready = partial(say, "waiting for threads (stop with Ctrl-C)")
+            ready = partial(say, f"waiting for jobs of {', '.join(names)} (stop with Ctrl-C)")
             async with answer_probes(health_port):
-                return await run_worker(settings, stop, tick=tick, ready=ready)
+                return await run_worker(
+                    settings, stop, [known[name] for name in names],
+                    concurrency=concurrency, grace_s=grace, tick=tick, ready=ready,
+                )  # fmt: skip
 
     done = wait_for(run())
     hint = "medlive curate tries them again"

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import func, or_, select, text, update
@@ -25,10 +25,6 @@ SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
 CURATE, PRUNE = "curate", "source prune"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
-CURATION_QUEUE = "curation"
-"""The queue of Procrastinate that holds a job for each thread to be curated."""
-STALLED_AFTER_S = 10.0
-"""A worker whose last heartbeat is older is dead: others take its jobs over."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
@@ -134,6 +130,14 @@ class Run:
     counts: Mapping[str, Any]
 
 
+async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
+    """The latest run of a command for an ISO week; None before the first."""
+    run = PipelineRunRow
+    query = select(run).where(run.command == command, run.iso_week == week).order_by(run.id.desc()).limit(1)
+    row = await session.scalar(query)
+    return None if row is None else read(Run, row, week=row.iso_week)
+
+
 @dataclass(frozen=True, slots=True)
 class HarvestHistory:
     """What is known of one source's harvests."""
@@ -191,26 +195,6 @@ async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
         source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
         for source, started in await session.execute(first)
     }
-
-
-async def queue_state(session: AsyncSession) -> tuple[int, int]:
-    """How many curation jobs wait or are being done, and how many workers are alive."""
-    jobs = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    workers = "SELECT count(*) FROM procrastinate_workers WHERE last_heartbeat > now() - CAST(:within AS interval)"
-    return (
-        await session.scalar(text(jobs), {"queue": CURATION_QUEUE}) or 0,
-        await session.scalar(text(workers), {"within": timedelta(seconds=STALLED_AFTER_S)}) or 0,
-    )
-
-
-async def queued_revisions(session: AsyncSession, queue: str) -> set[int]:
-    """The thread revisions with a job that waits or is being done."""
-    # Procrastinate's queueing lock holds while a job waits, and no longer.
-    jobs = (
-        "SELECT CAST(args ->> 'revision' AS bigint) FROM procrastinate_jobs "
-        "WHERE queue_name = :queue AND status IN ('todo', 'doing')"
-    )
-    return set(await session.scalars(text(jobs), {"queue": queue}))
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

@@ -1,33 +1,67 @@
-"""Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run until none is left.
+"""Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run by those who serve a queue.
 
-One job curates one thread revision, and first checks whether that is decided. A killed process leaves its jobs
-"doing"; the next run retries them once the dead worker's heartbeat is older than STALLED_AFTER_S.
+A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
+a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than
+STALLED_AFTER_S.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 import procrastinate
 from procrastinate import exceptions
+from procrastinate.jobs import Job
+from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.worker import Worker
 
 from medlive.clock import now
-from medlive.db.runs import CURATION_QUEUE, STALLED_AFTER_S, queued_revisions
-from medlive.db.session import Database, Session
+from medlive.db.jobs import STALLED_AFTER_S, Queue, announce_serving, count_servers, hurry, queued_locks
+from medlive.db.session import Connection, Database, Session, lock_connection
 from medlive.errors import DatabaseUnavailable
 from medlive.logs import bound
 
 CURATE = "medlive:curate_revision"
+STEP = "medlive:step"
+STEP_PRIORITY = 10
+"""A weekly step does not wait behind the threads of a queue."""
 HEARTBEAT_S = 2.0
+POLL_S = 0.2
+RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800)}
+"""Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
+or failed for another reason, is left to the next `medlive curate` or weekly step."""
 
-Work = Callable[[int], Awaitable[None]]
+Works = Mapping[str, Callable[..., Awaitable[None]]]
+"""Task → what is done with a job's arguments."""
 
 _QUEUE_UNAVAILABLE = "the job queue cannot be reached"
 
 
-async def _curate_revision(context: procrastinate.JobContext, *, revision: int) -> None:
-    with bound(job=context.job.id, revision=revision):
-        await context.additional_context["work"](revision)
+class RetryLater(Exception):
+    """A job failed for a reason that time may mend."""
+
+    def __init__(self, reason: str) -> None:
+        """`reason` is a key of RETRY_AFTER_S, or none."""
+        super().__init__(reason)
+        self.waits = RETRY_AFTER_S.get(reason, ())
+
+
+class _Retry(BaseRetryStrategy):
+    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
+        if isinstance(exception, asyncio.CancelledError):
+            return RetryDecision(retry_at=now())
+        if isinstance(exception, RetryLater):
+            return RetryDecision(retry_in={"seconds": exception.waits[job.attempts]})
+        return None
+
+
+async def _run_job(context: procrastinate.JobContext, /, **arguments: int | str) -> None:
+    with bound(job=context.job.id, **arguments):
+        try:
+            await context.additional_context[context.job.task_name](**arguments)
+        except RetryLater as later:
+            if context.job.attempts < len(later.waits):
+                raise
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -35,7 +69,8 @@ def open_app(database: Database) -> procrastinate.App:
     url = database.engine.url.set(drivername="postgresql").render_as_string(hide_password=False)
     app = procrastinate.App(connector=procrastinate.PsycopgConnector(conninfo=url, min_size=1, max_size=8))
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
-    app.task(name=CURATE, queue=CURATION_QUEUE, pass_context=True)(_curate_revision)
+    for name in (CURATE, STEP):
+        app.task(name=name, pass_context=True, retry=_Retry())(_run_job)
     return app
 
 
@@ -44,47 +79,70 @@ async def defer_revisions(app: procrastinate.App, session: Session, revisions: S
 
     A running job counts as queued: a second one would pay for the same replies again.
     """
+    locks = {f"curate:{n}": n for n in revisions}
+    queued = await queued_locks(session, list(locks)) if locks else set()
+    jobs = [
+        app.configure_task(CURATE, queue=Queue.CURATE, queueing_lock=lock).make_new_job(revision=n)
+        for lock, n in locks.items()
+        if lock not in queued
+    ]
+    return await _defer(app, session, jobs) if jobs else 0
+
+
+async def defer_step(app: procrastinate.App, session: Session, queue: Queue, name: str, week: str) -> str:
+    """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
+    lock = f"step:{name}:{week}"
+    if not await queued_locks(session, [lock]):
+        task = app.configure_task(
+            STEP, queue=queue, lock=f"step:{name}", queueing_lock=lock, priority=STEP_PRIORITY
+        )
+        await _defer(app, session, [task.make_new_job(step=name, week=week)])
+    return lock
+
+
+async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
     connection = await session.connection()
     driver = (await connection.get_raw_connection()).driver_connection
-    queued = await queued_revisions(session, CURATION_QUEUE)
+    try:
+        # A duplicate lock aborts its transaction, hence the savepoint.
+        async with connection.begin_nested():
+            await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
+    except exceptions.AlreadyEnqueued:
+        # Another process queued some of them meanwhile.
+        return sum([await _defer(app, session, [job]) for job in jobs]) if len(jobs) > 1 else 0
+    return len(jobs)
 
-    async def defer(chosen: list[int]) -> int:
-        jobs = [
-            app.configure_task(CURATE, queue=CURATION_QUEUE, queueing_lock=f"curate:{n}").make_new_job(revision=n)
-            for n in chosen
-        ]
-        try:
-            # A duplicate lock aborts its transaction, hence the savepoint.
-            async with connection.begin_nested():
-                await app.job_manager.batch_defer_jobs_async(jobs, connection=driver)
-        except exceptions.AlreadyEnqueued:
-            # Another process queued some of them meanwhile.
-            return sum([await defer([n]) for n in chosen]) if len(chosen) > 1 else 0
-        return len(jobs)
 
-    missing = [n for n in dict.fromkeys(revisions) if n not in queued]
-    return await defer(missing) if missing else 0
+@asynccontextmanager
+async def serving(database: Database, queues: Sequence[str]) -> AsyncIterator[Connection]:
+    """Make it known while the block runs that this process serves these queues; the connection that says so."""
+    async with lock_connection(database) as connection:
+        await announce_serving(connection, queues)
+        yield connection
 
 
 async def run_until_drained(
     app: procrastinate.App,
-    work: Work,
+    database: Database,
+    works: Works,
     *,
     concurrency: int,
     on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
 ) -> None:
-    """Run jobs in this process until the queue is empty, including those of dead workers.
+    """Curate in this process until that queue is empty, also what waits after a failure or was a dead worker's.
 
     `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
     finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
     try:
         while True:
-            await _take_over(app)
-            await _run(app, work, concurrency, wait=False, grace_s=grace_s)
+            await _take_over(app, [Queue.CURATE])
+            async with database.begin() as session:
+                await hurry(session, Queue.CURATE)
+            await _run(app, works, [Queue.CURATE], concurrency, wait=False, grace_s=grace_s)
             waiting, todo = [
-                list(await app.job_manager.list_jobs_async(queue=CURATION_QUEUE, status=status))
+                list(await app.job_manager.list_jobs_async(queue=Queue.CURATE, status=status))
                 for status in ("doing", "todo")
             ]
             if not waiting and not todo:
@@ -96,34 +154,74 @@ async def run_until_drained(
         raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
 
-async def run_until_stopped(app: procrastinate.App, work: Work, *, concurrency: int, stop: asyncio.Event) -> None:
-    """Run jobs as they come until `stop` is set, including those of dead workers; then finish running jobs.
+async def run_until_stopped(
+    app: procrastinate.App,
+    database: Database,
+    works: Works,
+    queues: Sequence[str],
+    *,
+    concurrency: int,
+    stop: asyncio.Event,
+    grace_s: float | None = None,
+) -> None:
+    """Run the queues' jobs as they come until `stop` is set, also those of dead workers; then finish running jobs.
 
-    Raises DatabaseUnavailable, also when the queue is lost later.
+    Jobs that last longer than `grace_s` after that are broken off and wait for another worker. Raises
+    DatabaseUnavailable, also when the queue is lost later.
     """
-    worker = asyncio.create_task(_run(app, work, concurrency, wait=True))
-    others = [asyncio.create_task(stop.wait()), asyncio.create_task(_keep_taking_over(app))]
+    async with serving(database, queues):
+        worker = asyncio.create_task(_run(app, works, queues, concurrency, wait=True, grace_s=grace_s))
+        others = [asyncio.create_task(stop.wait()), asyncio.create_task(_keep_taking_over(app, queues))]
+        try:
+            await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
+            if not stop.is_set():
+                # Only a lost database ends these tasks; the heartbeat releases the running jobs.
+                raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from next(
+                    (t.exception() for t in (worker, *others) if t.done() and not t.cancelled()), None
+                )
+        finally:
+            for task in (worker, *others):
+                task.cancel()
+            # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
+            await asyncio.gather(worker, *others, return_exceptions=True)
+
+
+async def run_step_job(
+    app: procrastinate.App, database: Database, works: Works, queue: Queue, name: str, week: str
+) -> None:
+    """Defer a weekly step and wait for its end: in a worker that serves its queue, else in this process.
+
+    On cancellation a step that runs here is broken off and waits. Raises DatabaseUnavailable.
+    """
     try:
-        await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
-        if not stop.is_set():
-            # Only a lost database ends these tasks; the heartbeat releases the running jobs.
-            raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from next(
-                (t.exception() for t in (worker, *others) if t.done() and not t.cancelled()), None
-            )
-    finally:
-        for task in (worker, *others):
-            task.cancel()
-        # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
-        await asyncio.gather(worker, *others, return_exceptions=True)
+        async with database.begin() as session:
+            lock = await defer_step(app, session, queue, name, week)
+        while True:
+            async with database.begin() as session:
+                if not await queued_locks(session, [lock]):
+                    return
+                served = await count_servers(session, queue)
+            if not served:
+                await _take_over(app, [queue])
+                await _run(app, works, [queue], 1, wait=False, grace_s=0)
+            await asyncio.sleep(POLL_S)
+    except exceptions.ConnectorException as exc:
+        raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
 
 async def _run(
-    app: procrastinate.App, work: Work, concurrency: int, *, wait: bool, grace_s: float | None = None
+    app: procrastinate.App,
+    works: Works,
+    queues: Sequence[str],
+    concurrency: int,
+    *,
+    wait: bool,
+    grace_s: float | None = None,
 ) -> None:
     worker = Worker(
-        app, queues=[CURATION_QUEUE], concurrency=concurrency, wait=wait, listen_notify=wait,
+        app, queues=[*queues], concurrency=concurrency, wait=wait, listen_notify=wait,
         install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
-        stalled_worker_timeout=STALLED_AFTER_S, additional_context={"work": work},
+        stalled_worker_timeout=STALLED_AFTER_S, additional_context=dict(works),
     )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     try:
@@ -136,13 +234,14 @@ async def _run(
         raise
 
 
-async def _keep_taking_over(app: procrastinate.App) -> None:
+async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:
     while True:
-        await _take_over(app)
+        await _take_over(app, queues)
         await asyncio.sleep(STALLED_AFTER_S)
 
 
-async def _take_over(app: procrastinate.App) -> None:
-    stalled = await app.job_manager.get_stalled_jobs(queue=CURATION_QUEUE, seconds_since_heartbeat=STALLED_AFTER_S)
-    for job in stalled:
-        await app.job_manager.retry_job(job, retry_at=now())
+async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
+    for queue in queues:
+        stalled = await app.job_manager.get_stalled_jobs(queue=queue, seconds_since_heartbeat=STALLED_AFTER_S)
+        for job in stalled:
+            await app.job_manager.retry_job(job, retry_at=now())

@@ -15,9 +15,10 @@ from rich.text import Text
 from medlive.cli.schedule import row
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
+from medlive.db.jobs import Queue
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
-from medlive.service.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained, serving
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
 from medlive.service.schedule.steps import StepState, read_states
@@ -135,14 +136,15 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [1])
-        draining = asyncio.create_task(run_until_drained(app, endless, concurrency=2, grace_s=0.1))
+        works = {CURATE: endless}
+        draining = asyncio.create_task(run_until_drained(app, database, works, concurrency=2, grace_s=0.1))
         await asyncio.wait_for(begun.wait(), LIMIT_S)
         draining.cancel()
         await asyncio.wait([draining], timeout=20)
         assert draining.done()
     await database.aclose()
-    # It counts as queued no more, so that the next queueing takes its thread again.
-    assert instance.rows("SELECT status::text FROM procrastinate_jobs") == [("aborted",)]
+    # It waits again, and whoever serves the queue takes it.
+    assert instance.rows("SELECT status::text, attempts FROM procrastinate_jobs") == [("todo", 1)]
 
 
 async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInstance) -> None:
@@ -151,13 +153,13 @@ async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInst
     database = Database.connect(str(instance.url))
     async with open_app(database).open_async() as app, database.begin() as session:
         await defer_revisions(app, session, [1])
-    execute(instance, "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
     sunday = MONDAY + timedelta(days=6, hours=18)
 
     async def freeze_at(moment: datetime) -> StepState:
         return next(s for s in await read_states(database, settings, moment) if s.name == "freeze")
 
-    waiting = await freeze_at(sunday)
+    async with serving(database, [Queue.CURATE]):
+        waiting = await freeze_at(sunday)
     assert (waiting.status.value, waiting.why) == (
         "blocked",
         "workers are curating queued threads; it waits until Mon 00:00 UTC",
@@ -172,8 +174,10 @@ async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInst
     )
     late = await freeze_at(sunday + timedelta(hours=6))
     assert (late.status.value, late.week) == ("due", iso_week(MONDAY))
-    taken = await run_step(database, settings, late)
-    assert (taken.state, taken.detail.startswith("no case is ready")) == (StepOutcome.FAILED, True)
+    await run_step(database, settings, late.name, late.week)
+    run = "SELECT outcome, counts->>'problem' FROM pipeline_runs WHERE command = 'scheduler freeze'"
+    [(outcome, problem)] = instance.rows(run)
+    assert (outcome, problem.startswith("no case is ready")) == ("failed", True)
     await database.aclose()
 
 

@@ -13,7 +13,10 @@ import pytest
 
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
+from medlive.db.jobs import Queue
+from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
+from medlive.service.jobs import serving
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
@@ -80,15 +83,33 @@ def test_every_log_line_of_a_thread_carries_its_ids(new_instance: NewInstance) -
     assert {line["thread"] for line in curated} == {thread for (thread,) in threads}
 
 
+def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) -> None:
+    instance = new_instance()
+    _import(instance, 3)
+    asyncio.run(_take_beside_a_worker(instance, MONDAY + timedelta(days=1, hours=3)))
+    listed = instance.here("jobs", "list", "--json").json
+    assert listed["queues"] == [{"queue": "curate", "status": "todo", "jobs": 3, "delayed": 0, "servers": 0}]
+    first, second, third = (job["id"] for job in listed["jobs"])
+    instance.here("jobs", "cancel", str(first))
+    refused = instance.here("jobs", "cancel", str(first), status=None)
+    assert (refused.status, f"job {first} is not waiting or being done" in refused.err) == (2, True)
+    with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
+        connection.execute("UPDATE procrastinate_jobs SET status = 'failed' WHERE id = %s", [second])
+    instance.here("jobs", "retry", str(second))
+    left = instance.here("jobs", "list", "--status", "todo", "--json").json["jobs"]
+    assert [(job["id"], job["attempts"]) for job in left] == [(second, 1), (third, 0)]
+    refused = instance.here("jobs", "retry", str(third), status=None)
+    assert f"job {third} is not failed" in refused.err
+    assert "unknown queue 'cure'" in instance.here("worker", "--queues", "curate,cure", status=2).err
+
+
 def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:
     instance = new_instance()
     _import(instance, 3)
     with psycopg.connect(str(instance.url).replace("+psycopg", ""), autocommit=True) as connection:
-        # While a worker lives, the scheduler leaves to it what it queues.
-        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() + interval '1 hour')")
-        asyncio.run(_take(_settings(instance), MONDAY + timedelta(days=1, hours=3)))
+        asyncio.run(_take_beside_a_worker(instance, MONDAY + timedelta(days=1, hours=3)))
         # What a worker that was killed leaves: a job under way, its heartbeat long ago.
-        connection.execute("UPDATE procrastinate_workers SET last_heartbeat = now() - interval '1 hour'")
+        connection.execute("INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '1 hour')")
         connection.execute(
             "UPDATE procrastinate_jobs SET status = 'doing', "
             "worker_id = (SELECT max(id) FROM procrastinate_workers)"
@@ -97,6 +118,14 @@ def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance)
     _wait(instance, "SELECT count(*) FROM curations", 3)
     os.kill(worker.pid, signal.SIGTERM)
     assert instance.finish(worker, limit_s=30).status == 0
+
+
+async def _take_beside_a_worker(instance: Instance, moment: datetime) -> None:
+    """While a worker serves the queue, the scheduler leaves to it what it queues."""
+    database = Database.connect(str(instance.url))
+    async with serving(database, [Queue.CURATE]):
+        await _take(_settings(instance), moment)
+    await database.aclose()
 
 
 async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_instance: NewInstance) -> None:

@@ -1,9 +1,26 @@
 """Jobs deferred in a caller's transaction: many at once, and once however many ask."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
+from functools import partial
 
+from procrastinate import App
+
+from medlive.clock import now
+from medlive.db.jobs import Queue, count_ready, count_servers, hurry
 from medlive.db.session import Database
-from medlive.service.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.jobs import (
+    CURATE,
+    RETRY_AFTER_S,
+    STEP,
+    RetryLater,
+    Works,
+    defer_revisions,
+    open_app,
+    run_step_job,
+    run_until_drained,
+    run_until_stopped,
+)
 
 
 async def test_jobs_that_another_transaction_queues_meanwhile_are_queued_once(database: Database) -> None:
@@ -38,7 +55,7 @@ async def test_at_the_end_of_the_queue_jobs_take_as_long_as_they_need(database: 
         async with database.begin() as session:
             await defer_revisions(app, session, [1, 2])
         # The grace is for who breaks off; nobody does.
-        await run_until_drained(app, slow, concurrency=2, grace_s=0.05)
+        await run_until_drained(app, database, {CURATE: slow}, concurrency=2, grace_s=0.05)
         assert sorted(done) == [1, 2]
         assert await app.job_manager.list_jobs_async() == []
 
@@ -56,9 +73,85 @@ async def test_who_breaks_off_waits_for_the_grace_and_no_longer(database: Databa
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [1])
-        draining = asyncio.create_task(run_until_drained(app, endless, concurrency=1, grace_s=0.1))
+        works = {CURATE: endless}
+        draining = asyncio.create_task(run_until_drained(app, database, works, concurrency=1, grace_s=0.1))
         await begun.wait()
         draining.cancel()
         await asyncio.wait_for(asyncio.gather(draining, return_exceptions=True), 60)
         assert draining.cancelled()
         assert ended == [1]
+
+
+async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(database: Database) -> None:
+    tried = []
+
+    async def unanswered(revision: int) -> None:
+        tried.append(revision)
+        raise RetryLater("endpoint_unavailable" if revision == 1 else "invalid_reply")
+
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [1, 2])
+        for attempt, wait in enumerate(RETRY_AFTER_S["endpoint_unavailable"], start=1):
+            await _serve_until(app, database, unanswered, partial(_has_tried, tried, attempt))
+            [job] = await app.job_manager.list_jobs_async(status="todo")
+            assert (job.task_kwargs, job.attempts, tried.count(2)) == ({"revision": 1}, attempt, 1)
+            assert job.scheduled_at is not None
+            assert wait - 30 < (job.scheduled_at - now()).total_seconds() <= wait
+            async with database.begin() as session:
+                # It waits, so a freeze does not wait for it; nor is it queued twice.
+                assert await count_ready(session, Queue.CURATE) == 0
+                assert await defer_revisions(app, session, [1]) == 0
+                await hurry(session, Queue.CURATE)
+        await _serve_until(app, database, unanswered, partial(_has_tried, tried, 4))
+        assert await app.job_manager.list_jobs_async() == []
+
+
+def _has_tried(tried: list[int], times: int) -> bool:
+    return tried.count(1) == times
+
+
+async def _serve_until(
+    app: App, database: Database, work: Callable[[int], Awaitable[None]], done: Callable[[], bool]
+) -> None:
+    """Serve the queue as a worker does until `done`."""
+    stop = asyncio.Event()
+    serving_it = asyncio.create_task(
+        run_until_stopped(app, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop)
+    )
+    async with asyncio.timeout(60):
+        while not done():  # noqa: ASYNC110 - a list has no event
+            await asyncio.sleep(0.02)
+        stop.set()
+        await serving_it
+
+
+async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(database: Database) -> None:
+    here: list[str] = []
+    there: list[str] = []
+    stop = asyncio.Event()
+
+    def record(place: list[str]) -> Works:
+        async def step(step: str, week: str) -> None:
+            await asyncio.sleep(0.3)
+            place.append(f"{step} {week}")
+
+        return {STEP: step}
+
+    async with open_app(database).open_async() as app, open_app(database).open_async() as other:
+        ask = partial(run_step_job, app, database, record(here), Queue.RELEASE, "freeze")
+        await asyncio.gather(ask("2026.W01"), ask("2026.W01"))
+        assert here == ["freeze 2026.W01"]
+        worker = asyncio.create_task(
+            run_until_stopped(other, database, record(there), [Queue.RELEASE], concurrency=2, stop=stop)
+        )
+        async with asyncio.timeout(60):
+            async with database.begin() as session:
+                while not await count_servers(session, Queue.RELEASE):  # noqa: ASYNC110 - another connection
+                    await asyncio.sleep(0.02)
+            await asyncio.gather(ask("2026.W02"), ask("2026.W02"))
+            stop.set()
+            await worker
+        assert (here, there) == (["freeze 2026.W01"], ["freeze 2026.W02"])
+        await ask("2026.W03")
+        assert here == ["freeze 2026.W01", "freeze 2026.W03"]

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
@@ -33,7 +33,8 @@ from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.database import open_database
-from medlive.service.jobs import Work, defer_revisions, open_app, run_until_drained, run_until_stopped
+from medlive.service.jobs import CURATE as CURATE_JOB
+from medlive.service.jobs import RetryLater, defer_revisions, open_app, run_until_drained
 from medlive.service.release.freeze import check_ready
 from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
 from medlive.threads.model import Thread
@@ -107,32 +108,6 @@ async def run_curation(
     return {**run.counts, "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows]}
 
 
-async def run_worker(
-    settings: Settings,
-    stop: asyncio.Event,
-    *,
-    ready: Callable[[], None] = lambda: None,
-    tick: Callable[[int], None] = lambda _: None,
-) -> dict[str, Any]:
-    """Curate queued threads until `stop` is set, finish those begun, and return the counts.
-
-    `ready` is called when the worker has started, `tick` with the number of threads decided so far. Raises
-    DatabaseUnavailable, IndexMissing, and ConfigError.
-    """
-    total = CurationCounts()
-    async with (
-        open_database(settings) as database,
-        aclosing(build_pipeline(settings, database)) as pipeline,
-        recorded_run(database, "worker", {"pipeline": pipeline.digest}) as run,
-    ):
-        async with open_app(database).open_async() as app:
-            ready()
-            work = curation_work(pipeline, total, tick=tick)
-            await run_until_stopped(app, work, concurrency=pipeline.concurrency, stop=stop)
-        run.counts, run.failed = total.as_json(), bool(total.faults)
-    return total.as_json()
-
-
 async def queue_again(
     app: procrastinate.App, pipeline: Pipeline, chain_digest: str, *, max_attempts: int | None, anew: bool = False
 ) -> int:
@@ -161,13 +136,20 @@ async def curate_queued(
     `grace_s` is how long running jobs may take when the call is cancelled; None for no limit.
     """
     done = CurationCounts()
-    work = curation_work(pipeline, done, tick=tick)
-    await run_until_drained(app, work, concurrency=pipeline.concurrency, on_wait=on_wait, grace_s=grace_s)
+    works = {CURATE_JOB: curation_work(pipeline, done, tick=tick)}
+    await run_until_drained(
+        app, pipeline.database, works, concurrency=pipeline.concurrency, on_wait=on_wait, grace_s=grace_s
+    )
     return done
 
 
-def curation_work(pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lambda _: None) -> Work:
-    """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent."""
+def curation_work(
+    pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lambda _: None, retry: bool = False
+) -> Callable[[int], Awaitable[None]]:
+    """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent.
+
+    With `retry` it raises RetryLater for a thread that failed.
+    """
 
     async def work(revision: int) -> None:
         if pipeline.budget.stopped is not None:
@@ -190,6 +172,8 @@ def curation_work(pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lamb
             done.calls += len(curation.calls)
             done.replayed += sum(c.replayed for c in curation.calls)
             tick(done.outcomes.total())
+            if retry and curation.outcome is Outcome.FAILED:
+                raise RetryLater(str(curation.reason))
 
     return work
 

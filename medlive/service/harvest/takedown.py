@@ -12,7 +12,7 @@ from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
-from medlive.db.runs import STALLED_AFTER_S
+from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, traces_of
 from medlive.db.threads.threads import load_threads, revisions_of

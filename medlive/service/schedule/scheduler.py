@@ -17,11 +17,14 @@ from typing import Any
 
 from apscheduler.schedulers.asyncio import AsyncIOScheduler
 from apscheduler.triggers.cron import CronTrigger
+from procrastinate import App
 
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.runs import SCHEDULER_LOCK, queue_state, recorded_run
+from medlive.db.jobs import Queue, count_ready, count_servers
+from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
+from medlive.db.tables.intake import RunOutcome
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
@@ -30,7 +33,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
-from medlive.service.jobs import open_app
+from medlive.service.jobs import STEP, open_app, run_step_job
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
@@ -87,8 +90,12 @@ async def run_scheduler(
     A step that is running when `stop` is set is cancelled; its row stays "running" and the next scheduler runs it
     again. Raises CheckFailed with `once` while another scheduler is active, ConfigError, and DatabaseUnavailable.
     """
-    async with open_database(settings) as database, lock_connection(database) as connection:
-        runner = _Runner(database, settings, notify, clock, once)
+    async with (
+        open_database(settings) as database,
+        lock_connection(database) as connection,
+        open_app(database).open_async() as app,
+    ):
+        runner = _Runner(app, database, settings, notify, clock, once)
         working = asyncio.create_task(runner.work(connection, once=once, wake_s=wake_s))
         stopping = asyncio.create_task(stop.wait())
         try:
@@ -106,6 +113,7 @@ async def run_scheduler(
 class _Runner:
     """Runs due steps, one after another in each lane."""
 
+    app: App
     database: Database
     settings: Settings
     notify: Notify
@@ -181,9 +189,15 @@ class _Runner:
             if not due:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
-            done = await run_step(self.database, self.settings, due[0])
+            done = await self._run_step(due[0])
             self.results.append(done)
             self.notify(f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}")
+
+    async def _run_step(self, step: StepState) -> StepResult:
+        works = {STEP: step_work(self.database, self.settings)}
+        await run_step_job(self.app, self.database, works, step.queue, step.name, step.week)
+        async with self.database.begin() as session:
+            return _result(step, await latest_run(session, step.command, step.week))
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
@@ -195,28 +209,41 @@ def _lane(step: str) -> str:
     return step if step.startswith("harvest:") else _FOLLOWING
 
 
-async def run_step(database: Database, settings: Settings, step: StepState) -> StepResult:
-    """Run a step and record it; a problem is stored and returned.
+def step_work(database: Database, settings: Settings) -> Callable[[str, str], Awaitable[None]]:
+    """The work of a weekly step's job."""
+
+    async def work(step: str, week: str) -> None:
+        await run_step(database, settings, step, week)
+
+    return work
+
+
+async def run_step(database: Database, settings: Settings, step: str, week: str) -> None:
+    """Run a step for an ISO week and record it, with its problem if it fails.
 
     A cancelled step leaves its row "running", and is run again. Raises DatabaseUnavailable.
     """
-    async with recorded_run(database, step.command, {}, iso_week=step.week) as run:
+    async with recorded_run(database, steps.command_of(step), {}, iso_week=week) as run:
         try:
-            with bound(step=step.name, week=step.week):
-                if step.source is not None:
-                    run.counts = await _harvest(database, settings, step.source)
+            with bound(step=step, week=week):
+                if (source := steps.source_of(step)) is not None:
+                    run.counts = await _harvest(database, settings, source)
                 else:
-                    run.counts = await WORK[step.name](database, settings, step.week)
+                    run.counts = await WORK[step](database, settings, week)
         except DatabaseUnavailable:
             raise
         except MedliveError as error:
             run.counts = {"problem": error.message}
         except Exception as error:
-            _log.exception("step %s of %s failed", step.name, step.week)
+            _log.exception("step %s of %s failed", step, week)
             run.counts = {"problem": f"internal error: {type(error).__name__}: {error}"}
         run.failed = "problem" in run.counts
-    outcome = StepOutcome.FAILED if run.failed else StepOutcome.DONE
-    return StepResult(step.command, step.week, outcome, steps.summarize_counts(run.counts))
+
+
+def _result(step: StepState, run: Run | None) -> StepResult:
+    if run is None or run.outcome is RunOutcome.RUNNING:
+        return StepResult(step.command, step.week, StepOutcome.FAILED, "its job ended without a result")
+    return StepResult(step.command, step.week, StepOutcome(run.outcome.value), steps.summarize_counts(run.counts))
 
 
 async def _harvest(database: Database, settings: Settings, source: str) -> Counts:
@@ -250,7 +277,7 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
 async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     """Curate the queue unless workers do: the non-zero counts, and the jobs left to workers."""
     async with database.begin() as session:
-        jobs, workers = await queue_state(session)
+        jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
     if not jobs or workers:
         return {}, jobs
     async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:

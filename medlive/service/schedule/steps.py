@@ -15,6 +15,7 @@ from typing import Any
 from medlive.clock import iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db import runs
+from medlive.db.jobs import Queue, count_ready, count_servers
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -32,6 +33,7 @@ NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=yo
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand."""
+_QUEUES = {QUEUE: Queue.FILTER, FREEZE: Queue.RELEASE, RETENTION: Queue.UPKEEP}
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -62,12 +64,22 @@ class StepState:
     @property
     def command(self) -> str:
         """Its name in `pipeline_runs`."""
-        return _command(self.name)
+        return command_of(self.name)
+
+    @property
+    def queue(self) -> Queue:
+        """The queue of its job."""
+        return _QUEUES.get(self.name, Queue.HARVEST)
 
     @property
     def source(self) -> str | None:
         """The source of a harvest step; None for the others."""
-        return self.name.removeprefix(_HARVEST) if self.name.startswith(_HARVEST) else None
+        return source_of(self.name)
+
+
+def source_of(name: str) -> str | None:
+    """The source of a harvest step; None for the other steps."""
+    return name.removeprefix(_HARVEST) if name.startswith(_HARVEST) else None
 
 
 def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[str, WeeklyTime]:
@@ -106,7 +118,7 @@ async def read_states(
     times = weekly_times(settings.schedule, select_sources(settings, []))
     async with database.begin() as session:
         history = await runs.load_history(session)
-        jobs, workers = await runs.queue_state(session)
+        jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
     blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
@@ -149,7 +161,7 @@ def step_states(
         record = _read_record(name, time, slot_week, present, history)
         status, retry_at, why = StepStatus.DONE, None, None
         if record.expected and not record.is_done(slot_week):
-            retry_at = _retry_time(history.latest.get(_command(name)), week)
+            retry_at = _retry_time(history.latest.get(command_of(name)), week)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
             if (why := blocked.get(name)) is not None:
@@ -195,7 +207,7 @@ def _first_missed(time: WeeklyTime, record: _StepRecord, slot: datetime) -> date
 
 
 def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, history: runs.History) -> _StepRecord:
-    latest = history.latest.get(_command(name))
+    latest = history.latest.get(command_of(name))
     if name.startswith(_HARVEST):
         known = history.harvests.get(name.removeprefix(_HARVEST))
         if known is None:
@@ -217,7 +229,7 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
 
 def _done_by_anyone(name: str, time: WeeklyTime, slot_week: str, history: runs.History) -> tuple[str | None, bool]:
     """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
-    scheduled, by_hand = history.done.get(_command(name)), history.done.get(BY_HAND[name])
+    scheduled, by_hand = history.done.get(command_of(name)), history.done.get(BY_HAND[name])
     weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
@@ -232,7 +244,8 @@ def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:
     return any(h.done_at is not None and h.done_at > after and (h.done_week or "") <= week for h in harvests)
 
 
-def _command(name: str) -> str:
+def command_of(name: str) -> str:
+    """A step's name in `pipeline_runs`."""
     return f"{runs.SCHEDULER} {name.replace(':', ' ')}"
 
 

@@ -1,0 +1,140 @@
+"""The job queue's tables as the service reads them: what waits, who serves which queue, what is shown to people.
+
+Procrastinate owns the tables and writes them. A process that serves a queue holds a shared advisory lock in its
+name, so that it is seen at once and forgotten as soon as its connection ends, however that happens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import read
+from medlive.db.session import Connection
+
+
+class Queue(StrEnum):
+    """What a worker may serve."""
+
+    HARVEST = "harvest"
+    """A week's harvest of one source."""
+    FILTER = "filter"
+    """The filters over all that is new."""
+    CURATE = "curate"
+    """One thread each."""
+    RELEASE = "release"
+    """Freeze, verify, publish, announce."""
+    UPKEEP = "upkeep"
+    """Retention."""
+
+
+STALLED_AFTER_S = 10.0
+"""A worker whose last heartbeat is older is dead: others take its jobs over."""
+_SERVING = 0x6D65646A
+""" "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
+
+_READY = "(status = 'doing' OR (status = 'todo' AND (scheduled_at IS NULL OR scheduled_at <= now())))"
+_SERVERS = text(
+    "SELECT count(DISTINCT pid) FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+    " WHERE datname = current_database() AND locktype = 'advisory' AND objsubid = 2 AND granted"
+    f" AND classid = {_SERVING} AND CAST(objid AS bigint) = CAST(hashtext(:queue) AS bigint) & 4294967295"
+)
+
+
+async def announce_serving(connection: Connection, queues: Sequence[str]) -> None:
+    """Make it known, for as long as the connection lasts, that its process serves these queues."""
+    for queue in queues:
+        await connection.execute(
+            text(f"SELECT pg_advisory_lock_shared({_SERVING}, hashtext(:queue))"), {"queue": queue}
+        )
+
+
+async def count_servers(session: AsyncSession | Connection, queue: str) -> int:
+    """How many processes serve a queue now."""
+    return await session.scalar(_SERVERS, {"queue": queue}) or 0
+
+
+async def count_ready(session: AsyncSession, queue: str) -> int:
+    """How many jobs of a queue are being done or could be; without those that wait after a failure."""
+    query = f"SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND {_READY}"
+    return await session.scalar(text(query), {"queue": queue}) or 0
+
+
+async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
+    """Those of the queueing locks whose job waits or is being done."""
+    # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.
+    query = text(
+        "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'todo' AND queueing_lock = ANY (:locks) "
+        "UNION ALL "
+        "SELECT queueing_lock FROM procrastinate_jobs WHERE status = 'doing' AND queueing_lock = ANY (:locks)"
+    )
+    return set(await session.scalars(query, {"locks": list(locks)}))
+
+
+async def hurry(session: AsyncSession, queue: str) -> None:
+    """Make jobs that wait after a failure ready now."""
+    await session.execute(
+        text(
+            "UPDATE procrastinate_jobs SET scheduled_at = NULL"
+            " WHERE queue_name = :queue AND status = 'todo' AND scheduled_at > now()"
+        ),
+        {"queue": queue},
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class QueueCount:
+    """The jobs of a queue that are in one state."""
+
+    queue: str
+    status: str  # todo, doing, succeeded, failed, cancelled or aborted
+    jobs: int
+    delayed: int  # Those that wait for their time after a failure
+    servers: int  # Processes that serve the queue now
+
+
+@dataclass(frozen=True, slots=True)
+class JobRow:
+    """A job as people see it."""
+
+    id: int
+    queue: str
+    task: str
+    args: dict[str, Any]
+    status: str
+    attempts: int
+    scheduled_at: datetime | None
+    heartbeat: datetime | None  # The last sign of life of the worker that does it
+
+
+async def count_jobs(session: AsyncSession) -> list[QueueCount]:
+    """The jobs of every queue by state."""
+    query = text(
+        "SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,"
+        " count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed"
+        " FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2"
+    )
+    rows = (await session.execute(query)).all()
+    servers = {queue: await count_servers(session, queue) for queue in {row.queue for row in rows}}
+    return [read(QueueCount, row, servers=servers[row.queue]) for row in rows]
+
+
+async def list_jobs(
+    session: AsyncSession, *, queue: str | None, status: str | None, after: int, limit: int
+) -> list[JobRow]:
+    """The jobs of a queue (None: of all) in a state (None: not ended), by number, of those after `after`."""
+    query = text(
+        "SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,"
+        " scheduled_at, last_heartbeat AS heartbeat"
+        " FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id"
+        " WHERE job.id > :after AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)"
+        " AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')"
+        " ELSE CAST(status AS text) = :status END"
+        " ORDER BY job.id LIMIT :limit"
+    )
+    values = {"queue": queue, "status": status, "after": after, "limit": limit}
+    return [read(JobRow, row) for row in await session.execute(query, values)]
