@@ -56,7 +56,7 @@ test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole prog
 coverage: $(VENV)/.dev ## which lines the unit tests reach
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden
 
-check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations against the model
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations, deployment files
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -65,6 +65,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	@large=$$(find medlive migrations benchmarks -name '*.py' | xargs wc -l | awk '$$1 > 500 && $$2 != "total"'); \
 	  [ -z "$$large" ] || { echo "split these files of more than 500 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive
+	@deploy/check.sh $(BIN)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \

@@ -59,14 +59,17 @@ def upgrade() -> None:
 
 @app.command()
 def roles(as_json: JsonOption = False) -> None:
-    """Create the roles medlive_web and medlive_worker with the least rights they need; repeat after an upgrade.
+    """Upgrade the schema, and give the roles medlive_web and medlive_worker the least rights that they need.
 
-    They have no login: give one by CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
+    Roles that are missing are created without a login: CREATE ROLE name LOGIN PASSWORD '…' IN ROLE medlive_worker.
     """
+    from medlive.db.migrate import upgrade as migrate
     from medlive.db.roles import grant
     from medlive.service.database import database_url
 
-    granted = grant(database_url(load_settings().settings))
+    url = database_url(load_settings().settings)
+    migrate(url)
+    granted = grant(url)
     print_result({"roles": granted}, as_json, lambda: say(f"granted: {', '.join(granted)}"))
 
 

@@ -4,7 +4,7 @@ import asyncio
 import signal
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import datetime
 from enum import StrEnum
 from functools import partial
@@ -167,9 +167,9 @@ def serve(
                 else:
                     public = part is WebPart.PUBLIC
                     rooms = [room for room in ROOMS if part is WebPart.ALL or room.public is public]
-                key = instance_key(settings, "web.key", "everybody is signed out")
-                site = Site(database, settings, snapshots_path(settings), preview, key)
+                site = Site(database, settings, snapshots_path(settings), preview)
                 if not all(room.public for room in rooms):
+                    site = replace(site, key=instance_key(settings, "web.key", "everybody is signed out"))
                     await check_exposure(site, host)
                 app = build_app(site, rooms)
                 async with serve_web(app, host, port) as address:

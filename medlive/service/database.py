@@ -40,7 +40,8 @@ def handle_key(settings: Settings) -> bytes:
 def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     """A key of this instance: created once, readable by its owner only; `if_lost` says what another one costs.
 
-    Raises ConfigError for a file that is too short: what it hashes or signs could be guessed.
+    Raises ConfigError for a file that others may read, or that is too short: what it hashes or signs could be
+    guessed.
     """
     path = settings.home / name
     if not path.exists():
@@ -54,6 +55,8 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
                 os.link(draft, path)
         finally:
             os.unlink(draft)
+    if path.stat().st_mode & 0o077:
+        raise ConfigError(f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}")
     key = path.read_bytes()
     if len(key) < 32:
         raise ConfigError(

@@ -461,6 +461,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(
     fill(admin, 300, gates=gates_digest())
     (settings.home / "snapshots").mkdir(parents=True)
     (settings.home / "handle.key").write_text("k" * 64)
+    (settings.home / "handle.key").chmod(0o600)
     mount = 'mount -t tmpfs -o size=200k none "$1" && shift && exec "$@"'
     # The server's socket is its user's: root stays root, whoever else becomes it in a space of his own.
     own = ["--user", "--map-root-user"] if os.geteuid() else []

@@ -11,6 +11,7 @@ import yaml
 
 from medlive.cli.main import COMMANDS, build
 from medlive.config import Settings
+from medlive.integrity.signing import FILE_VARIABLE
 
 ROOT = Path(__file__).parents[3]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
@@ -18,7 +19,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if servic
 
 
 def test_it_runs_its_services_from_one_image() -> None:
-    assert set(OURS) == {"migrate", "scheduler", "worker", "web", "rooms"}
+    assert set(OURS) == {"migrate", "scheduler", "worker", "web", "rooms", "metrics"}
     assert set(COMPOSE["services"]) - set(OURS) == {"postgres"}
     assert len({str(service["build"]) for service in OURS.values()}) == 1
     assert (ROOT / OURS["web"]["build"]["dockerfile"]).is_file()
@@ -26,14 +27,17 @@ def test_it_runs_its_services_from_one_image() -> None:
 
 @pytest.mark.parametrize("name", sorted(OURS))
 def test_every_service_runs_a_command_of_the_program_with_options_that_it_has(name: str) -> None:
-    words: list[str] = OURS[name]["command"]
+    read_command(OURS[name]["command"])
+
+
+def read_command(words: list[str]) -> None:
+    """Read the words as the program would, without running it."""
     command: Any = typer.main.get_command(build(words)).commands[words[0]]  # type: ignore[attr-defined]
     assert words[0] in COMMANDS
     rest = words[1:]
     if hasattr(command, "commands"):
         command, rest = command.commands[rest[0]], rest[1:]
-    # Reads the words as the program would, without running it.
-    command.make_context(name, list(rest))
+    command.make_context(words[0], list(rest))
 
 
 def test_nothing_starts_before_the_schema_is_there() -> None:
@@ -46,14 +50,26 @@ def test_named_volumes_are_declared_and_bound_folders_exist() -> None:
     for name, service in COMPOSE["services"].items():
         for volume in service.get("volumes", ()):
             source = volume.split(":")[0]
-            assert (ROOT / source).is_dir() if source.startswith(".") else source in COMPOSE["volumes"], name
+            assert (ROOT / source).exists() if source.startswith(".") else source in COMPOSE["volumes"], name
 
 
 def test_settings_that_it_gives_are_settings() -> None:
     for name, service in OURS.items():
         for variable in service["environment"]:
             key = variable.removeprefix("MEDLIVE_").lower()
-            assert key.split("__")[0] in Settings.model_fields, (name, variable)
+            known = {*Settings.model_fields, "config", FILE_VARIABLE.removeprefix("MEDLIVE_").lower()}
+            assert key.split("__")[0] in known, (name, variable)
+
+
+def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
+    for name, service in COMPOSE["services"].items():
+        probed = "test" in service.get("healthcheck", ())
+        assert probed or service["restart"] == "no", name
+    users = {
+        name: s["environment"]["MEDLIVE_DATABASE_URL"].split("//")[1].split(":")[0] for name, s in OURS.items()
+    }
+    web = dict.fromkeys(("web", "rooms", "metrics"), "web")
+    assert users == {"migrate": "medlive", **dict.fromkeys(("scheduler", "worker"), "worker"), **web}
 
 
 def test_only_this_machine_reaches_the_web_port_and_no_password_is_written_down() -> None:
@@ -64,14 +80,18 @@ def test_only_this_machine_reaches_the_web_port_and_no_password_is_written_down(
 
 def test_the_image_copies_what_exists_and_installs_what_is_there() -> None:
     steps = _steps()
-    copied = [word for keyword, words in steps if keyword == "COPY" for word in words[:-1]]
+    copies = [words for keyword, words in steps if keyword == "COPY" and not words[0].startswith("--from")]
+    copied = [word for words in copies for word in words[:-1]]
     assert copied
+    ignored = (ROOT / ".dockerignore").read_text(encoding="utf-8").splitlines()
+    assert {f"!{source}" for source in copied} == {line for line in ignored if line.startswith("!")}
     assert [source for source in copied if not (ROOT / source).exists()] == []
     assert {"pyproject.toml", "medlive", "migrations", "config"} <= set(copied)
-    assert dict(steps)["USER"] != ["root"]
+    assert int(dict(steps)["USER"][0]) > 0
     assert dict(steps)["ENTRYPOINT"] == ["[medlive]"]
-    extra = re.search(r"\.\[(\w+)\]", " ".join(w for k, words in steps if k == "RUN" for w in words))
-    assert f"\n{extra.group(1)} = [" in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    extras = re.search(r"\.\[([\w,]+)\]", " ".join(w for k, words in steps if k == "RUN" for w in words))
+    declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert [extra for extra in extras.group(1).split(",") if f"\n{extra} = [" not in declared] == []
 
 
 def _steps() -> list[tuple[str, list[str]]]:

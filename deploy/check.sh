@@ -1,0 +1,24 @@
+#!/usr/bin/env bash
+# Every file of a deployment by its own linter; $1 is the folder with the linters' programs.
+# What needs a server, a cluster or a Docker engine is not tried. tests/unit/config compares the files with medlive.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+bin=$1
+"$bin/hadolint" deploy/Dockerfile
+"$bin/check-jsonschema" --quiet --builtin-schema vendor.compose-spec docker-compose.yml
+# Kustomize's and KEDA's own kinds are in no schema of Kubernetes: a warning each.
+"$bin/kubernetes-validate" --strict --quiet --no-warn deploy/kubernetes/*.yaml
+"$bin/crossplane" parse --strict deploy/nginx.conf | "$bin/python" -c '
+import json, sys
+found = json.load(sys.stdin)
+sys.exit("\n".join(str(error) for error in found["errors"]) if found["status"] != "ok" else 0)'
+for script in deploy/*.sh; do bash -n "$script"; done
+if command -v systemd-analyze >/dev/null; then
+  units=$(mktemp -d)
+  trap 'rm -rf "$units"' EXIT
+  # medlive is not installed where the checks run.
+  sed 's#/opt/medlive/bin/medlive#/bin/true#' 'deploy/systemd/medlive@.service' > "$units/medlive@.service"
+  systemd-analyze verify "$units/medlive@worker.service"
+else
+  echo "systemd-analyze is not here: the units are not checked" >&2
+fi
