@@ -4,6 +4,7 @@ A docstring is the class's default message. Stages raise these and never let a d
 exception through: `raise ... from exc`.
 """
 
+from datetime import datetime
 from typing import Any, ClassVar
 
 
@@ -62,6 +63,15 @@ class RequestRefused(EndpointUnavailable):
 
 class CallerRefused(EndpointUnavailable):
     """The model endpoint answers nobody with this key, for this model, or on this account."""
+
+
+class CircuitOpen(EndpointUnavailable):
+    """The model endpoint has failed too often, and is not asked."""
+
+    def __init__(self, message: str, *, hint: str, retry_at: datetime) -> None:
+        """`retry_at` is when one call is let through."""
+        super().__init__(message, hint=hint)
+        self.retry_at = retry_at
 
 
 class EvidenceUnavailable(ServiceUnavailable):

@@ -14,8 +14,9 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
+from medlive.errors import CallerRefused, CircuitOpen, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.budget import Budget, BudgetSpent
+from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import UNNAMED, Engine, Finish, Reply, Request, Usage
 from medlive.llm.reading import NoObject, is_refusal, read_object
 
@@ -176,7 +177,10 @@ class Caller:
         return self._health.silence if self._health else None
 
     async def call(self, estimate: Usage, make: Callable[[], Awaitable[Reply]]) -> Reply | EndpointUnavailable:
-        """The reply, or why none came. Raises BudgetSpent; EndpointUnavailable when the endpoint seems dead."""
+        """The reply, or why none came.
+
+        Raises BudgetSpent, EndpointUnavailable when the endpoint seems dead; without `concurrency`, CircuitOpen.
+        """
 
         async def made() -> Reply:
             self.calls += 1
@@ -187,6 +191,8 @@ class Caller:
         except EndpointUnavailable as exc:
             if self._health:
                 self._health.bad(exc)
+            elif isinstance(exc, CircuitOpen):
+                raise
             return exc
         if self._health:
             self._health.good()
@@ -209,7 +215,7 @@ class Asker(Caller):
         """`role` for messages: "grader". `allow_unpinned` takes replies of every model."""
         super().__init__(concurrency, budget)
         self.role = role
-        self._engine, self._repairs = engine, repairs
+        self._engine, self._repairs, self._circuit = engine, repairs, circuit_of(engine)
         self._pinned = None if allow_unpinned or not engine.identity.pinned else engine.identity.model
         self._strangers = 0
         """Replies by others than the pinned model."""
@@ -242,7 +248,9 @@ class Asker(Caller):
                 break
             try:
                 asked.value = self._read(reply, read)
+                await self._judge(reply, None)
             except Unusable as exc:
+                await self._judge(reply, exc)
                 asked.attempts.append(Attempt(request, reply, exc))
                 if exc.outcome is not CallOutcome.INVALID:
                     break
@@ -251,6 +259,10 @@ class Asker(Caller):
                 asked.attempts.append(Attempt(request, reply, None))
                 break
         return asked
+
+    async def _judge(self, reply: Reply, fault: Unusable | None) -> None:
+        if self._circuit and not reply.replayed:
+            await self._circuit.judged(None if fault is None or fault.partial else str(fault))
 
     def _read(self, reply: Reply, read: Callable[[Reply], T]) -> T:
         self._trusted = self._trusted or reply.model == self._pinned

@@ -6,7 +6,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from medlive.errors import EndpointUnavailable, MedliveError
+from medlive.errors import CircuitOpen, EndpointUnavailable, MedliveError
 from medlive.llm.engine import Engine, Estimating, Reply, Request, Usage
 
 
@@ -62,6 +62,7 @@ class Budget:
             payment.end(reply.usage if reply.last_usage is None else reply.last_usage)
             return reply
         except EndpointUnavailable as exc:
+            self.calls -= isinstance(exc, CircuitOpen)  # no request was made
             payment.end(exc.usage)
             raise
         finally:

@@ -27,6 +27,7 @@ from medlive.clock import now
 from medlive.digest import canonical_json
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.budget import BudgetSpent, pay_again
+from medlive.llm.circuit import Circuit
 from medlive.llm.engine import EngineIdentity, Finish, Reply, Request, Usage
 from medlive.llm.fence import render
 from medlive.llm.limiter import Ended, Limiter
@@ -98,12 +99,17 @@ class _TroubleError(Exception):
     """An attempt failed in a way that another attempt may mend."""
 
     def __init__(
-        self, cause: str, ended: Ended = Ended.OTHER, retry_after: float | None = None, usage: Usage | None = None
+        self,
+        cause: str,
+        ended: Ended = Ended.OTHER,
+        retry_after: float | None = None,
+        usage: Usage | None = None,
+        timed_out: bool = False,
     ) -> None:
         """`usage` is what a body without a usable reply took; None: unknown, or nothing."""
         super().__init__(cause)
         self.cause, self.ended, self.retry_after, self.usage = cause, ended, retry_after, usage
-        self.patience = retry_after or 0.0
+        self.patience, self.timed_out = retry_after or 0.0, timed_out
 
 
 class _RejectedError(Exception):
@@ -146,6 +152,7 @@ class OpenAIEngine:
         key_variable: str | None = None,
         backoff_s: float = 0.5,
         limiter: Limiter | None = None,
+        circuit: Circuit | None = None,
         pinned: bool = True,
     ) -> None:
         """Raises ConfigError for a URL, a parameter or a limit that cannot be.
@@ -159,6 +166,7 @@ class OpenAIEngine:
             json_mode: Where to start: an endpoint that refuses it is asked the looser way from then on.
             key_variable: The environment variable's name, for hints.
             limiter: Shared by engines at one endpoint; None for one of its own.
+            circuit: Shared by engines of one model there; None for one of its own.
             pinned: Whether replies must name `model`.
         """
         self._parameters = _checked_parameters(model, parameters or {})
@@ -174,6 +182,8 @@ class OpenAIEngine:
         self._timeout_s, self._max_retries, self._backoff_s = timeout_s, max_retries, backoff_s
         self._mode, self._key_variable = JsonMode(json_mode), key_variable
         self._limiter = limiter or Limiter(self._endpoint, concurrency)
+        self.circuit = circuit or Circuit("", f"{self._endpoint} ({model})")
+        """Closed as long as the endpoint answers."""
         self._proxy = _environment_proxy(self._url)
         self._session: aiohttp.ClientSession | None = None
 
@@ -303,16 +313,30 @@ class OpenAIEngine:
         began = await self._limiter.enter()
         ended = Ended.OTHER
         try:
-            with call_span(self._model, self._url.host or "", self._parameters) as answered:
-                reply = await self._exchange(content)
-                answered(reply)
+            await self.circuit.check()
+            try:
+                with call_span(self._model, self._url.host or "", self._parameters) as answered:
+                    reply = await self._exchange(content)
+                    answered(reply)
+            except _RejectedError as rejected:
+                await self._learn_refusal(rejected)
+                raise
+            except _TroubleError as trouble:
+                ended = trouble.ended
+                if ended is not Ended.LIMITED:
+                    await self.circuit.failed(self._clean(trouble.cause), began, timed_out=trouble.timed_out)
+                raise
             ended = Ended.ANSWERED
+            await self.circuit.answered()
             return reply
-        except _TroubleError as trouble:
-            ended = trouble.ended
-            raise
         finally:
             self._limiter.leave(began, ended)
+
+    async def _learn_refusal(self, rejected: _RejectedError) -> None:
+        if rejected.kind is CallerRefused:
+            await self.circuit.refused(f"status {rejected.status}: {self._clean(rejected.message)}")
+        else:
+            await self.circuit.answered()
 
     async def _exchange(self, content: bytes) -> Reply:
         started = time.perf_counter()
@@ -320,7 +344,9 @@ class OpenAIEngine:
             async with asyncio.timeout(self._timeout_s):
                 status, headers, raw = await self._post(content)
         except TimeoutError:
-            raise _TroubleError(f"no answer within {self._timeout_s:g} s", Ended.OVERLOADED) from None
+            raise _TroubleError(
+                f"no answer within {self._timeout_s:g} s", Ended.OVERLOADED, timed_out=True
+            ) from None
         except aiohttp.ClientConnectorError as error:
             raise _TroubleError(f"no connection: {error}") from None
         except (aiohttp.ClientError, OSError) as error:

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 
 from medlive.llm.budget import Budget
+from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import Engine, EngineIdentity, Reply, ReplyStore, Request
 
 
@@ -20,6 +21,7 @@ class ReplayEngine:
         self._store = store
         self._budget = budget or Budget()
         self._under_way: dict[str, asyncio.Task[Reply]] = {}
+        self.circuit = circuit_of(engine)
 
     @property
     def identity(self) -> EngineIdentity:

@@ -73,6 +73,7 @@ def open_endpoint(
         price=EnginePrice(price.input, price.output, price.cached) if price else None,
         key_variable=settings.api_key_env or DEFAULT_KEY_VARIABLE,
         limiter=limiters.of(settings.base_url, key, settings.concurrency) if limiters else None,
+        circuit=limiters.circuit(settings.base_url, key, settings.model) if limiters else None,
         access=Access(settings.query, settings.headers, settings.key_header),
         pinned=not settings.allow_unpinned,
     )

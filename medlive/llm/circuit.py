@@ -1,0 +1,177 @@
+"""A circuit breaker for each model at an endpoint: what does not answer is not asked for a while, and not paid.
+
+A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), when the key, the
+account or the model is refused, or when nearly all of the last replies could not be used. While it is open every
+call raises CircuitOpen. After a back-off one call is let through: it closes the circuit, or doubles the back-off.
+What is open lies in a store that all processes of an instance share; without one it is kept in memory.
+"""
+
+import logging
+import time
+from collections import deque
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Final, Protocol
+
+from medlive.clock import now
+from medlive.errors import CircuitOpen
+
+_log: Final = logging.getLogger(__name__)
+
+FAILURES: Final = 8
+"""Attempts that fail one after another; a timeout counts as two of them."""
+FAILING_S: Final = 10.0
+"""Seconds that they have lasted: a restart of the endpoint opens nothing."""
+REFUSALS: Final = 3  # Refusals of the key, the account or the model among the last WINDOW answers
+WINDOW: Final = 20
+UNUSABLE: Final = 18  # Replies among the last WINDOW that could not be used
+BACKOFF_S: Final = 30.0
+REFUSED_BACKOFF_S: Final = 300.0  # Where a person has to do something
+MOST_BACKOFF_S: Final = 3600.0
+FRESH_S: Final = 2.0
+"""Seconds for which what the store said is believed: another process's finding arrives that late."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """An open circuit."""
+
+    endpoint: str  # Host, port and model
+    cause: str
+    of_replies: bool  # Whether replies came and could not be used: only a usable one closes it
+    opened_at: datetime
+    retry_at: datetime  # When one call is let through
+    backoff_s: float
+
+    def __str__(self) -> str:
+        when = f"since {self.opened_at:%Y-%m-%d %H:%M} UTC, asked again at {self.retry_at:%H:%M}"
+        return f"the endpoint {self.endpoint} is not asked {when}: {self.cause}"
+
+    def is_due(self, moment: datetime) -> bool:
+        """Whether a call is let through; also where the clock was set back."""
+        return not moment < self.retry_at <= moment + timedelta(seconds=2 * MOST_BACKOFF_S)
+
+
+class CircuitStore(Protocol):
+    """Where the open circuits of an instance are kept, by the digest of address, key and model."""
+
+    async def find(self, key: str) -> Opening | None:
+        """The circuit's opening; None where it is closed."""
+        ...
+
+    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
+        """Put `new` where `known` still stands (None: closed); whether it did."""
+        ...
+
+
+class MemoryCircuits:
+    """A CircuitStore for one process."""
+
+    def __init__(self) -> None:
+        self._open: dict[str, Opening | None] = {}
+
+    async def find(self, key: str) -> Opening | None:
+        """See CircuitStore."""
+        return self._open.get(key)
+
+    async def swap(self, key: str, known: Opening | None, new: Opening | None) -> bool:
+        """See CircuitStore."""
+        if same := self._open.get(key) == known:
+            self._open[key] = new
+        return same
+
+
+class Circuit:
+    """The circuit of one model at one endpoint with one key."""
+
+    def __init__(self, key: str, endpoint: str, store: CircuitStore | None = None) -> None:
+        """`endpoint` is its name for people."""
+        self._key, self._endpoint, self._store = key, endpoint, store or MemoryCircuits()
+        self._opening: Opening | None = None
+        """As last read or written."""
+        self._read_at = float("-inf")
+        self._failing_since = 0.0
+        self._reset()
+
+    async def check(self) -> None:
+        """Let a call through. Raises CircuitOpen, but for one caller of all processes after each back-off."""
+        if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
+            known, self._opening = self._opening, await self._store.find(self._key)
+            self._read_at = time.monotonic()
+            if known and not self._opening:  # another process's probe was answered
+                self._reset()
+        if (opening := self._opening) is None:
+            return
+        # A probe whose process dies is followed by another one after the same back-off.
+        next_probe = replace(opening, retry_at=(moment := now()) + timedelta(seconds=opening.backoff_s))
+        if opening.is_due(moment) and await self._swap(next_probe):
+            self._probing = True
+            return
+        raise CircuitOpen(str(opening), hint="it is tried again by itself", retry_at=opening.retry_at)
+
+    async def answered(self) -> None:
+        """The endpoint answered, whatever it said."""
+        self._failures = 0
+        self._refusals.append(False)
+        if self._opening is not None and not self._opening.of_replies:
+            await self._close()
+
+    async def failed(self, cause: str, began: float, *, timed_out: bool = False) -> None:
+        """An attempt that began then (`time.monotonic`) got no answer; opens the circuit when that is the rule."""
+        self._failing_since = min(began, self._failing_since) if self._failures else began
+        self._failures += 1 + timed_out
+        lasting = time.monotonic() - self._failing_since >= FAILING_S
+        if self._probing or (self._failures >= FAILURES and lasting):
+            await self._open(cause, BACKOFF_S)
+
+    async def refused(self, cause: str) -> None:
+        """The key, the account or the model is refused; opens the circuit after a few."""
+        self._refusals.append(True)
+        if self._probing or sum(self._refusals) >= REFUSALS:
+            await self._open(cause, REFUSED_BACKOFF_S)
+
+    async def judged(self, problem: str | None) -> None:
+        """A new reply could be used (None) or not; opens the circuit when nearly none can."""
+        self._unusable.append(problem is not None)
+        unusable = sum(self._unusable)
+        if problem is None:
+            await self._close()
+        elif self._probing or unusable >= UNUSABLE:
+            cause = f"{unusable} of {len(self._unusable)} replies could not be used, the last: {problem[:300]}"
+            await self._open(cause, REFUSED_BACKOFF_S, of_replies=True)
+
+    async def _open(self, cause: str, backoff_s: float, *, of_replies: bool = False) -> None:
+        """Open the circuit, or wait twice as long after a probe; other calls under way change nothing."""
+        known, moment = self._opening, now()
+        if known is not None and not self._probing:
+            return
+        if known is not None:
+            backoff_s = min(MOST_BACKOFF_S, 2 * known.backoff_s)
+        retry_at = moment + timedelta(seconds=backoff_s)
+        opened_at = known.opened_at if known else moment
+        if await self._swap(Opening(self._endpoint, cause, of_replies, opened_at, retry_at, backoff_s)):
+            self._probing = False
+            _log.warning("%s", self._opening)
+
+    async def _close(self) -> None:
+        if self._opening is not None and self._probing and await self._swap(None):
+            self._reset()
+            _log.warning("the endpoint %s answers again", self._endpoint)
+
+    def _reset(self) -> None:
+        self._probing = False
+        self._failures = 0
+        self._refusals: deque[bool] = deque(maxlen=WINDOW)
+        self._unusable: deque[bool] = deque(maxlen=WINDOW)
+
+    async def _swap(self, new: Opening | None) -> bool:
+        if done := await self._store.swap(self._key, self._opening, new):
+            self._opening = new
+        self._read_at = time.monotonic() if done else float("-inf")
+        return done
+
+
+def circuit_of(engine: object) -> Circuit | None:
+    """The circuit that an engine asks through; None for one that asks no endpoint."""
+    found: Circuit | None = getattr(engine, "circuit", None)
+    return found
