@@ -19,6 +19,7 @@ CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _HERE = Path("config")
 _MARKER_FILES = ("medlive.toml", "models.toml")
 """Either file marks `./config` as ours; the other names are common."""
+DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
 Section = TypeVar("Section", bound=BaseModel)
 
@@ -91,6 +92,8 @@ class CurationSection(_Section):
     cross_questions: Annotated[int, Field(ge=0, le=20)] = 5
     strict: bool = False  # Whether an unsupported element rejects the case, as in the paper
     max_attempts: Annotated[int, Field(ge=1, le=100)] = 3
+    thread_timeout_s: Annotated[float, Field(gt=0)] = 7200.0
+    """The longest that one thread may take; it fails then, and what was paid is replayed at the next attempt."""
 
 
 class EvidenceSection(_Section):

@@ -54,6 +54,9 @@ def _check(done: dict[str, Any]) -> None:
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
         hint = "the next medlive curate goes on from there; [budget] in config/medlive.toml limits it"
         raise BudgetSpent(f"{stopped}: {cut} threads were cut short and {done['left']} not begun", hint=hint)
+    if circuit := done["stopped"]:
+        hint = "it is tried again by itself; the next medlive curate goes on from there"
+        raise EndpointUnavailable(f"{circuit}; {done['left']} threads wait", hint=hint)
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
         hint = "medlive status shows the reason; the next medlive curate tries them again"
         raise EndpointUnavailable(f"{unanswered} threads failed: a model endpoint gave no answer", hint=hint)

@@ -12,8 +12,10 @@ from collections import deque
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Final, Protocol
+from urllib.parse import urlsplit
 
 from medlive.clock import now
+from medlive.digest import digest_json
 from medlive.errors import CircuitOpen
 
 _log: Final = logging.getLogger(__name__)
@@ -46,6 +48,10 @@ class Opening:
     def __str__(self) -> str:
         when = f"since {self.opened_at:%Y-%m-%d %H:%M} UTC, asked again at {self.retry_at:%H:%M}"
         return f"the endpoint {self.endpoint} is not asked {when}: {self.cause}"
+
+    def error(self) -> CircuitOpen:
+        """What a call meets."""
+        return CircuitOpen(str(self), hint="it is tried again by itself", retry_at=self.retry_at)
 
     def is_due(self, moment: datetime) -> bool:
         """Whether a call is let through; also where the clock was set back."""
@@ -95,19 +101,23 @@ class Circuit:
 
     async def check(self) -> None:
         """Let a call through. Raises CircuitOpen, but for one caller of all processes after each back-off."""
-        if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
-            known, self._opening = self._opening, await self._store.find(self._key)
-            self._read_at = time.monotonic()
-            if known and not self._opening:  # another process's probe was answered
-                self._reset()
-        if (opening := self._opening) is None:
+        if (opening := await self.opening()) is None:
             return
         # A probe whose process dies is followed by another one after the same back-off.
         next_probe = replace(opening, retry_at=(moment := now()) + timedelta(seconds=opening.backoff_s))
         if opening.is_due(moment) and await self._swap(next_probe):
             self._probing = True
             return
-        raise CircuitOpen(str(opening), hint="it is tried again by itself", retry_at=opening.retry_at)
+        raise opening.error()
+
+    async def opening(self) -> Opening | None:
+        """The circuit's opening; None where it is closed."""
+        if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
+            known, self._opening = self._opening, await self._store.find(self._key)
+            self._read_at = time.monotonic()
+            if known and not self._opening:  # another process's probe was answered
+                self._reset()
+        return self._opening
 
     async def answered(self) -> None:
         """The endpoint answered, whatever it said."""
@@ -169,6 +179,16 @@ class Circuit:
             self._opening = new
         self._read_at = time.monotonic() if done else float("-inf")
         return done
+
+
+def circuit_key(base_url: str, key: str, model: str) -> str:
+    """The key of a model's circuit in a store."""
+    return digest_json([base_url.rstrip("/"), key.strip(), model])
+
+
+def circuit_name(base_url: str, model: str) -> str:
+    """The name of a model's circuit for people."""
+    return f"{urlsplit(base_url).netloc.rpartition('@')[2]} ({model})"
 
 
 def circuit_of(engine: object) -> Circuit | None:

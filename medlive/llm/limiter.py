@@ -16,8 +16,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from medlive.digest import digest_json, digest_text
-from medlive.llm.circuit import Circuit, CircuitStore
+from medlive.digest import digest_text
+from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 
 START: Final = 16  # The limit at first, where more is allowed
 GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebody waits
@@ -159,20 +159,15 @@ class Limiters:
         """The limiter of that address and key; its maximum is the largest that was asked for."""
         address = base_url.rstrip("/")
         place = (address, digest_text(key.strip()))
-        limiter = self._of.setdefault(place, Limiter(_host(address), most))
+        limiter = self._of.setdefault(place, Limiter(urlsplit(address).netloc.rpartition("@")[2], most))
         limiter.allow(most)
         return limiter
 
     def circuit(self, base_url: str, key: str, model: str) -> Circuit:
         """The circuit of that model there."""
-        address = base_url.rstrip("/")
-        place = digest_json([address, key.strip(), model])
-        return self._circuits.setdefault(place, Circuit(place, f"{_host(address)} ({model})", self._store))
+        place = circuit_key(base_url, key, model)
+        return self._circuits.setdefault(place, Circuit(place, circuit_name(base_url, model), self._store))
 
     def states(self) -> list[EndpointState]:
         """The state of each."""
         return [limiter.state() for limiter in self._of.values()]
-
-
-def _host(address: str) -> str:
-    return urlsplit(address).netloc.rpartition("@")[2]

@@ -8,6 +8,7 @@ STALLED_AFTER_S.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 
 import procrastinate
 from procrastinate import exceptions
@@ -18,7 +19,7 @@ from procrastinate.worker import Worker
 from medlive.clock import now
 from medlive.db.jobs import STALLED_AFTER_S, Queue, announce_serving, count_servers, hurry, queued_locks
 from medlive.db.session import Connection, Database, Session, lock_connection
-from medlive.errors import DatabaseUnavailable
+from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
 
 CURATE = "medlive:curate_revision"
@@ -30,6 +31,8 @@ POLL_S = 0.2
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800)}
 """Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
 or failed for another reason, is left to the next `medlive curate` or weekly step."""
+LOOK_AGAIN = timedelta(minutes=1)
+"""The longest that a job waits which met an open circuit."""
 
 Works = Mapping[str, Callable[..., Awaitable[None]]]
 """Task → what is done with a job's arguments."""
@@ -50,6 +53,8 @@ class _Retry(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
             return RetryDecision(retry_at=now())
+        if isinstance(exception, CircuitOpen):
+            return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
         if isinstance(exception, RetryLater):
             return RetryDecision(retry_in={"seconds": exception.waits[job.attempts]})
         return None

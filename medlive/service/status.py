@@ -1,17 +1,20 @@
 """The status report: funnel, failures, costs, sources and steps, read from the database."""
 
+import os
 from collections.abc import Callable
 from dataclasses import asdict
 from datetime import datetime
 from typing import Any
 
 from medlive.clock import now
-from medlive.config import Settings
+from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
+from medlive.db.curation.circuits import open_circuits
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.db.tables.intake import RunOutcome
+from medlive.llm.circuit import Opening, circuit_key, circuit_name
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
@@ -29,12 +32,14 @@ async def read_problems(settings: Settings) -> list[str]:
     async with open_database(settings) as database:
         async with database.begin() as session:
             sources = await list_sources(session)
-        return _problems(sources, [step_as_json(s) for s in await read_states(database, settings, now())])
+            circuits = await open_circuits(session, _circuits(settings))
+        steps = [step_as_json(s) for s in await read_states(database, settings, now())]
+        return _problems(sources, circuits, steps)
 
 
-def _problems(sources: list[SourceInfo], steps: list[dict[str, Any]]) -> list[str]:
-    """A quarantined source, a step that failed or is overdue."""
-    problems = [
+def _problems(sources: list[SourceInfo], circuits: list[Opening], steps: list[dict[str, Any]]) -> list[str]:
+    """An open circuit, a quarantined source, a step that failed or is overdue."""
+    problems = [str(opening) for opening in circuits] + [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources
         if s.quarantined_at is not None
@@ -45,6 +50,18 @@ def _problems(sources: list[SourceInfo], steps: list[dict[str, Any]]) -> list[st
         elif step["status"] != StepStatus.DONE.value and _failed(step):
             problems.append(f"{step['step']} failed for {step['week']}: {step['last']['in_short']}")
     return problems
+
+
+def _circuits(settings: Settings) -> set[str]:
+    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment."""
+    used: list[RoleSettings] = [role for _, role in settings.roles]
+    return {
+        circuit_name(role.base_url, role.model)
+        if role.api_key_env and role.api_key_env not in os.environ
+        else circuit_key(role.base_url, os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE, ""), role.model)
+        for role in used
+        if role.engine == "openai" and role.base_url and role.model
+    }
 
 
 def _failed(step: dict[str, Any]) -> bool:
@@ -66,6 +83,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
             spent = await costs(session)
             failures = await recent_failures(session)
             sources = await list_sources(session)
+            circuits = await open_circuits(session, _circuits(settings))
             harvests = (await load_history(session)).harvests
             active = await is_scheduler_active(session)
         steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
@@ -103,7 +121,8 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "retriever": describe_retriever(
             index_path(settings), encoder_settings(settings), settings.evidence.retriever
         ),
-        "problems": _problems(sources, steps),
+        "circuits": [asdict(opening) for opening in circuits],
+        "problems": _problems(sources, circuits, steps),
     }
 
 

@@ -12,12 +12,14 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from medlive.config import Price, RoleSettings, Settings, models_file, validate_section
+from medlive.clock import now
+from medlive.config import DEFAULT_KEY_VARIABLE, Price, RoleSettings, Settings, models_file, validate_section
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.batches import BatchApi
 from medlive.llm.budget import Budget
+from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
 
-DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
 JUDGED_ROLES: Mapping[str, tuple[str, ...]] = {
@@ -284,6 +285,14 @@ class Pipeline:
     scanner: str  # The digest of the prompt and engine that find identifiers in release texts
     budget: Budget
     endpoints: Limiters
+    thread_timeout_s: float | None = None  # The longest that one thread may take; None for no limit
+
+    async def check_circuits(self) -> None:
+        """Raise CircuitOpen where a thread would meet an open circuit, of whichever role."""
+        for circuit in filter(None, {circuit_of(respondent) for respondent in self.respondents.values()}):
+            opening = await circuit.opening()
+            if opening is not None and not opening.is_due(now()):
+                raise opening.error()
 
     async def aclose(self) -> None:
         """Close connections."""
@@ -300,6 +309,7 @@ def build_pipeline(
     """
     from medlive.curation.chain import CurationSettings
     from medlive.curation.model import Thresholds
+    from medlive.db.curation.circuits import PostgresCircuits
     from medlive.db.curation.replies import PostgresReplyStore
     from medlive.service.database import handle_key
 
@@ -310,7 +320,7 @@ def build_pipeline(
         if own.engine == "openai"
     }
     check_priced(settings.budget.max_usd, prices)
-    store, limiters = PostgresReplyStore(database), Limiters()
+    store, limiters = PostgresReplyStore(database), Limiters(PostgresCircuits(database))
     budget = Budget(**settings.budget.model_dump())
     respondents = {}
     for role, own in used.items():
@@ -330,7 +340,7 @@ def build_pipeline(
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
         database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
-        budget, limiters,
+        budget, limiters, section.thread_timeout_s,
     )  # fmt: skip
 
 

@@ -363,6 +363,33 @@ COMMENT ON COLUMN evaluation_runs.scores IS 'The scores with their metric''s nam
 
 COMMENT ON COLUMN evaluation_runs.created_at IS 'When it was recorded';
 
+CREATE TABLE circuits (
+    key TEXT NOT NULL,
+    endpoint TEXT NOT NULL,
+    cause TEXT NOT NULL,
+    of_replies BOOLEAN NOT NULL,
+    opened_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    retry_at TIMESTAMP WITH TIME ZONE NOT NULL,
+    backoff_s DOUBLE PRECISION NOT NULL,
+    CONSTRAINT pk_circuits PRIMARY KEY (key)
+);
+
+COMMENT ON TABLE circuits IS 'Models at endpoints that are not asked for a while, since they failed too often';
+
+COMMENT ON COLUMN circuits.key IS 'The digest of address, key and model';
+
+COMMENT ON COLUMN circuits.endpoint IS 'Host, port and model';
+
+COMMENT ON COLUMN circuits.cause IS 'What was wrong last';
+
+COMMENT ON COLUMN circuits.of_replies IS 'Whether replies came and could not be used';
+
+COMMENT ON COLUMN circuits.opened_at IS 'Since when nothing is asked';
+
+COMMENT ON COLUMN circuits.retry_at IS 'When one call is let through';
+
+COMMENT ON COLUMN circuits.backoff_s IS 'Seconds between such calls';
+
 CREATE TABLE pipeline_runs (
     id INTEGER GENERATED ALWAYS AS IDENTITY,
     command TEXT NOT NULL,

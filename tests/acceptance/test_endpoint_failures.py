@@ -12,6 +12,7 @@ import pytest
 from aiohttp import web
 
 from medlive.demo.samples import SampleThread
+from medlive.llm import circuit
 from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, slow
 from tests.support.counting_endpoint import counting_endpoint
 from tests.support.instance import Done, Instance, write_lines, write_models
@@ -52,7 +53,7 @@ async def _all_failed(instance: Instance, reason: str, *, status: int) -> list[d
     assert done.json["outcomes"] == {"failed": THREADS}, done.err
     assert done.json["failures"] == {reason: THREADS}
     assert {p[0] for p in instance.places().values()} == {"failed"}
-    told = (await _do(instance, "status", "--json")).json
+    told = (await _do(instance, "status", "--json", status=None)).json
     assert told["kept"] == 0
     assert [row for row in told["funnel"] if row[1] == "rejected"] == []
     failures: list[dict[str, Any]] = told["failures"]
@@ -95,12 +96,51 @@ async def test_an_endpoint_that_gives_no_answer_fails_the_threads_until_it_does(
             _point(instance, endpoint.url, timeout_s=0.5 if step is TOO_SLOW else 30.0)
             await _all_failed(instance, "endpoint_unavailable", status=ENDPOINT_GONE)
             assert endpoint.asked >= 1, name
+            checked = await _do(instance, "status", "--check", status=int(name == "no such key"))
+            assert ("status 401" in checked.out) is (name == "no such key"), checked.out
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         _point(instance, f"http://127.0.0.1:{taken.getsockname()[1]}/v1")
         await _all_failed(instance, "endpoint_unavailable", status=ENDPOINT_GONE)
     assert instance.one("SELECT count(*) FROM replies") == 0
     await _recovers(instance)
+
+
+async def test_a_dead_key_is_asked_three_times_and_found_mended_by_itself(
+    instance: Instance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuit, "REFUSALS", 2)  # so that a thread is left
+    async with counting_endpoint() as good, bad_endpoint([fails(401)]) as endpoint:
+        instance = Instance(
+            instance.home, instance.url, {**instance.settings, "MEDLIVE_CURATION__CONCURRENCY": "1"}
+        )
+        _point(instance, endpoint.url)
+        done = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
+        assert "status 401: no; 1 threads wait" in done.err
+        assert (done.json["outcomes"], done.json["left"], endpoint.asked) == ({"failed": 2}, 1, 2)
+        attempts = "SELECT count(*) FROM curations"
+        again = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
+        assert (again.json["outcomes"], again.json["left"]) == ({}, THREADS)
+        assert (instance.one(attempts), endpoint.asked, again.json["spent"]["calls"]) == (2, 2, 0)
+        (problem,) = (await _do(instance, "status", "--json", status=1)).json["problems"]
+        assert "(rules) is not asked since" in problem
+        instance.change("UPDATE circuits SET retry_at = now()")
+        assert (await _do(instance, "curate", "--json", status=ENDPOINT_GONE)).json["outcomes"] == {"failed": 1}
+        assert endpoint.asked == 3
+        assert instance.one("SELECT backoff_s FROM circuits") == 600
+        # Another endpoint is another circuit, and the old one's is no problem of this instance.
+        _point(instance, good.url)
+        assert sum((await _do(instance, "curate", "--json")).json["outcomes"].values()) == THREADS
+        assert (await _do(instance, "status", "--check")).out == ""
+
+
+async def test_a_thread_takes_no_longer_than_it_may(instance: Instance) -> None:
+    limited = {**instance.settings, "MEDLIVE_CURATION__THREAD_TIMEOUT_S": "0.5"}
+    instance = Instance(instance.home, instance.url, limited)
+    async with bad_endpoint([slow(3, ok("{}"))]) as endpoint:
+        _point(instance, endpoint.url)
+        failures = await _all_failed(instance, "endpoint_unavailable", status=ENDPOINT_GONE)
+        assert {f["detail"] for f in failures} == {"not decided within 0.5 s"}
 
 
 async def test_a_rate_limit_is_waited_out_as_long_as_it_asks(instance: Instance) -> None:

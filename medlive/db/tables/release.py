@@ -287,6 +287,19 @@ class PipelineRunRow(Base):
     counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
 
 
+class CircuitRow(Base):
+    """Models at endpoints that are not asked for a while, since they failed too often."""
+
+    __tablename__ = "circuits"
+    key: Mapped[str] = column("The digest of address, key and model", primary_key=True)
+    endpoint: Mapped[str] = column("Host, port and model")
+    cause: Mapped[str] = column("What was wrong last")
+    of_replies: Mapped[bool] = column("Whether replies came and could not be used")
+    opened_at: Mapped[datetime] = column("Since when nothing is asked")
+    retry_at: Mapped[datetime] = column("When one call is let through")
+    backoff_s: Mapped[float] = column("Seconds between such calls")
+
+
 class ComponentRow(Base):
     """Libraries that keep tables here, and how far their schema has come."""
 

@@ -27,7 +27,7 @@ from medlive.db.tables.release import CaseStatus
 from medlive.db.threads import bands
 from medlive.db.threads.threads import PendingRevision, StoredThread, load_thread, load_threads, pending_revisions
 from medlive.digest import digest_json
-from medlive.errors import ConfigError
+from medlive.errors import CircuitOpen, ConfigError
 from medlive.filters.chain import FilterChain
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
@@ -46,6 +46,8 @@ _log = logging.getLogger(__name__)
 Tick = Callable[[int], None]
 BATCH = 200
 """Threads filtered in one transaction."""
+PAUSE_S = 5.0
+"""How long a worker's slot rests after it met an open circuit."""
 
 
 @dataclass(slots=True)
@@ -56,7 +58,8 @@ class CurationCounts:
     failures: Counter[str] = field(default_factory=Counter)  # Reason → failed threads
     calls: int = 0
     replayed: int = 0
-    left: int = 0  # Threads not begun because the budget was spent; the next run begins them
+    left: int = 0  # Threads not begun or broken off by what `stopped` says; the next run takes them
+    stopped: str = ""  # Which circuit is open; a budget says so itself
     faults: list[str] = field(default_factory=list)  # Internal errors, one line each; their threads stay queued
 
     def as_json(self) -> dict[str, Any]:
@@ -148,15 +151,24 @@ def curation_work(
 ) -> Callable[[int], Awaitable[None]]:
     """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent.
 
-    With `retry` it raises RetryLater for a thread that failed.
+    With `retry` it raises RetryLater for a thread that failed, and CircuitOpen, which also puts the job back.
+    A thread that meets an open circuit is left as it was.
     """
 
     async def work(revision: int) -> None:
-        if pipeline.budget.stopped is not None:
+        if pipeline.budget.stopped is not None or done.stopped:
             done.left += 1
             return
         try:
+            await pipeline.check_circuits()
             curation = await curate_revision(pipeline, revision)
+        except CircuitOpen as exc:
+            if retry:
+                await asyncio.sleep(PAUSE_S)
+                raise
+            done.stopped = exc.message
+            done.left += 1
+            return
         except ConfigError as exc:
             # No other call would fare better: what is left waits for another configuration.
             pipeline.budget.stopped = pipeline.budget.stopped or f"{exc.message} ({exc.hint})"
@@ -194,12 +206,18 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         started, rubric = now(), None
         raw = normalised(stored.thread)
         language = thread_language(raw)
-        curation = await curate(
-            deidentified(raw, language), language, pipeline.respondents, pipeline.retriever, pipeline.curation,
-            run_date=started.date(), overruled=[reason for reason in Reason if reason in overruled],
-        )  # fmt: skip
-        if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-            curation, rubric = await complete_case(curation, language, pipeline.respondents)
+        try:
+            async with asyncio.timeout(pipeline.thread_timeout_s):
+                curation = await curate(
+                    deidentified(raw, language), language, pipeline.respondents, pipeline.retriever,
+                    pipeline.curation, run_date=started.date(),
+                    overruled=[reason for reason in Reason if reason in overruled],
+                )  # fmt: skip
+                if curation.outcome in (Outcome.KEPT, Outcome.HELD):
+                    curation, rubric = await complete_case(curation, language, pipeline.respondents)
+        except TimeoutError:
+            detail = f"not decided within {pipeline.thread_timeout_s:g} s"
+            curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)
         async with pipeline.database.begin() as session:
             await curations.lock_revision(session, revision)
             if await is_decided(session):
@@ -270,7 +288,7 @@ async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
     try:
         reader = Agent(pipeline.respondents["reader"], [], case.language)
         redacted = await redact_texts(texts_of(case.text, case.rubric), reader)
-    except AgentFailure:
+    except (AgentFailure, CircuitOpen):
         done["failed"] += 1
         return
     text, rubric = with_texts(case.text, case.rubric, redacted)
