@@ -144,6 +144,20 @@ class PublishSection(_Section):
     endpoint_url: str | None = None  # Of an S3-compatible store or a hub; None for the client's default
     base_url: str | None = None  # The public address of the target; None for relative links
     authority: str | None = None  # The domain in the feed's ids; None for ids from the versions' digests
+    weekly: bool = False  # Whether the scheduler publishes each week that its gates let pass, and announces it
+
+
+class NotifySection(_Section):
+    """Who is told of failed steps and of releases; nobody unless named."""
+
+    webhook: SecretStr | None = None  # An address that takes JSON by POST: "event", "week", "text"
+    email_to: tuple[str, ...] = ()
+    email_from: str = "medlive@localhost"
+    smtp_host: str = "localhost"
+    smtp_port: Annotated[int, Field(ge=1, le=65535)] = 25
+    smtp_starttls: bool = False
+    smtp_user: str | None = None
+    smtp_password: SecretStr | None = None  # From MEDLIVE_NOTIFY__SMTP_PASSWORD
 
 
 class ArchiveSection(_Section):
@@ -209,6 +223,7 @@ class Settings(_Section):
     codebooks: CodebookSection = CodebookSection()
     release: ReleaseSection = ReleaseSection()
     publish: PublishSection = PublishSection()
+    notify: NotifySection = NotifySection()
     archive: ArchiveSection = ArchiveSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.sources.fetching.policy.FetchSettings`."""

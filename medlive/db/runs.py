@@ -138,6 +138,17 @@ async def latest_run(session: AsyncSession, command: str, week: str) -> Run | No
     return None if row is None else read(Run, row, week=row.iso_week)
 
 
+async def runs_of_week(session: AsyncSession, week: str) -> tuple[dict[str, Run], dict[str, Run]]:
+    """The latest harvest of each source for an ISO week, and the latest run of each of the scheduler's steps."""
+    harvest, run = HarvestRunRow, PipelineRunRow
+    harvests = select(harvest).where(harvest.iso_week == week).order_by(harvest.id)
+    steps = select(run).where(run.iso_week == week, run.command.startswith(f"{SCHEDULER} ")).order_by(run.id)
+    return (
+        {row.source: _read_harvest(row) for row in await session.scalars(harvests)},
+        {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(steps)},
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class HarvestHistory:
     """What is known of one source's harvests."""
@@ -187,14 +198,16 @@ async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
     newest = select(harvest).ext(distinct_on(harvest.source)).order_by(harvest.source, harvest.iso_week.desc())
     ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
     done = {row.source: (row.iso_week, row.finished_at) for row in ended}
-    latest = {}
-    for row in await session.scalars(newest):
-        counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
-        latest[row.source] = read(Run, row, week=row.iso_week, counts=counts)
+    latest = {row.source: _read_harvest(row) for row in await session.scalars(newest)}
     return {
         source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
         for source, started in await session.execute(first)
     }
+
+
+def _read_harvest(row: HarvestRunRow) -> Run:
+    counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
+    return read(Run, row, week=row.iso_week, counts=counts)
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

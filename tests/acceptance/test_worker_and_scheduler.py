@@ -146,10 +146,12 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
     assert instance.one("SELECT count(*) FROM curations") == 4
     # Away on Sunday: the week is frozen in the next one, and once.
     late = MONDAY + timedelta(days=7, hours=1)
-    assert await _take(settings, late) == [(WEEK, "freeze", "done"), (WEEK, "retention", "done")]
+    assert await _take(settings, late) == [(WEEK, step, "done") for step in ("freeze", "verify", "retention")]
     assert await _take(settings, late) == []
     assert instance.rows("SELECT version, state FROM snapshots") == [(WEEK, "frozen")]
-    assert (await _take(settings, MONDAY + timedelta(days=13, hours=18)))[-1] == (NEXT, "freeze", "done")
+    assert (await _take(settings, MONDAY + timedelta(days=13, hours=18)))[-2:] == [
+        (NEXT, step, "done") for step in ("freeze", "verify")
+    ]
 
 
 def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(new_instance: NewInstance) -> None:

@@ -25,7 +25,7 @@ from medlive.db.jobs import Queue, count_ready, count_servers
 from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
 from medlive.db.tables.intake import RunOutcome
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError
+from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, filter_pending, queue_again
@@ -34,7 +34,9 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
+from medlive.service.notify import notify
 from medlive.service.release.freeze import freeze
+from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
 from medlive.service.wiring import build_filters, build_pipeline
@@ -191,13 +193,23 @@ class _Runner:
             tried.add((due[0].name, due[0].week))
             done = await self._run_step(due[0])
             self.results.append(done)
-            self.notify(f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}")
+            message = f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
+            self.notify(message)
+            if done.state is StepOutcome.FAILED and _result(due[0], due[0].latest) != done:
+                await self._notify_operators(done.iso_week, message)
 
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
         await run_step_job(self.app, self.database, works, step.queue, step.name, step.week)
         async with self.database.begin() as session:
             return _result(step, await latest_run(session, step.command, step.week))
+
+    async def _notify_operators(self, week: str, message: str) -> None:
+        """Send a failure to the configured places; one that cannot be reached fails no step."""
+        try:
+            await notify(self.settings.notify, "step_failed", week, message)
+        except ServiceUnavailable as error:
+            self.notify(error.message)
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
@@ -241,7 +253,7 @@ async def run_step(database: Database, settings: Settings, step: str, week: str)
 
 
 def _result(step: StepState, run: Run | None) -> StepResult:
-    if run is None or run.outcome is RunOutcome.RUNNING:
+    if run is None or run.week != step.week or run.outcome is RunOutcome.RUNNING:
         return StepResult(step.command, step.week, StepOutcome.FAILED, "its job ended without a result")
     return StepResult(step.command, step.week, StepOutcome(run.outcome.value), steps.summarize_counts(run.counts))
 
@@ -297,5 +309,8 @@ async def _retention(database: Database, settings: Settings, week: str) -> Count
     return counts
 
 
-WORK: dict[str, Work] = {steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention}
+WORK: dict[str, Work] = {
+    steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention,
+    steps.VERIFY: verify_week, steps.PUBLISH: publish_week, steps.ANNOUNCE: announce_week,
+}  # fmt: skip
 """The steps other than harvests: each does its work for an ISO week."""

@@ -31,9 +31,12 @@ FREEZE_TIMEOUT = timedelta(hours=6)
 """How long a freeze waits for workers; then it freezes what is decided."""
 NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
+VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
+AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
+"""Step → the step that must be done first, for the same week; it follows at once."""
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand."""
-_QUEUES = {QUEUE: Queue.FILTER, FREEZE: Queue.RELEASE, RETENTION: Queue.UPKEEP}
+_QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP} | dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -51,7 +54,7 @@ class StepStatus(StrEnum):
 class StepState:
     """One step at a moment: the ISO week it is run for, its status and its next time."""
 
-    name: str  #  "harvest:SOURCE", "queue", "freeze" or "retention"; the name of its job too
+    name: str  #  "harvest:SOURCE", "queue", "freeze", …; the name of its job too
     week: str
     slot: datetime  # Its latest weekly time before the moment
     status: StepStatus
@@ -90,7 +93,8 @@ def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[
             f"schedule.harvest_sources.{unknown[0]}: unknown source", hint=f"known sources: {', '.join(sources)}"
         )
     harvests = {_HARVEST + source: own.get(source, schedule.harvest) for source in sources}
-    return {**harvests, QUEUE: schedule.queue, FREEZE: schedule.freeze, RETENTION: schedule.retention}
+    release = dict.fromkeys((FREEZE, *AFTER), schedule.freeze)
+    return {**harvests, QUEUE: schedule.queue, **release, RETENTION: schedule.retention}
 
 
 def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
@@ -116,6 +120,8 @@ async def read_states(
 ) -> list[StepState]:
     """The state of every step; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
     times = weekly_times(settings.schedule, select_sources(settings, []))
+    if not settings.publish.weekly:
+        times = {name: time for name, time in times.items() if name not in (PUBLISH, ANNOUNCE)}
     async with database.begin() as session:
         history = await runs.load_history(session)
         jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
@@ -223,8 +229,18 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
         if at is not None and (latest is None or (latest.finished_at or latest.started_at) < at):
             latest = runs.Run(history.frozen_week, RunOutcome.DONE, at, at, {})
         return _StepRecord(history.frozen_week, expected, latest, since)
+    if name in AFTER:
+        first = history.frozen_week if name == VERIFY else _done_week(AFTER[name], history)
+        # Nothing is overdue here: whoever freezes by cron need not verify by the scheduler.
+        return _StepRecord(_done_week(name, history), first == slot_week, latest, None)
     done_week, reopened = _done_by_anyone(name, time, slot_week, history)
     return _StepRecord(done_week, expected, _newest(latest, history.latest.get(BY_HAND[name])), since, reopened)
+
+
+def _done_week(name: str, history: runs.History) -> str | None:
+    """The latest week that the scheduler did a step for."""
+    run = history.done.get(command_of(name))
+    return None if run is None else run.week
 
 
 def _done_by_anyone(name: str, time: WeeklyTime, slot_week: str, history: runs.History) -> tuple[str | None, bool]:

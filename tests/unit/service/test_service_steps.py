@@ -14,6 +14,7 @@ from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.schedule.steps import (
+    AFTER,
     RETRY_AFTER,
     WEEK,
     StepState,
@@ -55,7 +56,7 @@ def due(moment: datetime, history: History = EMPTY) -> list[tuple[str, str]]:
 
 
 def test_each_source_has_its_own_time_and_the_others_the_common_one() -> None:
-    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze", "retention"]
+    assert list(TIMES) == ["harvest:a", "harvest:b", "queue", "freeze", *AFTER, "retention"]
     assert due(MONDAY + timedelta(hours=2, minutes=59)) == []
     assert due(MONDAY + timedelta(hours=3)) == [("2026.W47", "harvest:a")]
     friday = MONDAY + timedelta(days=4, hours=7, minutes=30)
@@ -158,6 +159,11 @@ def test_weeks_that_were_missed_are_caught_up_once() -> None:
     ]
     for step in due_steps(step_states(TIMES, history, back)):
         history = _after(history, step, back)
+    # What follows a freeze follows at once, one after the other, also later.
+    for name in ("verify", "publish", "announce"):
+        assert due(back + timedelta(hours=3), history) == [("2026.W50", name)]
+        [step] = due_steps(step_states(TIMES, history, back))
+        history = _after(history, step, back)
     # The harvest that caught up is that week's; its threads are queued at the week's own time.
     assert due(back + timedelta(hours=3), history) == []
     assert due(back + timedelta(days=2), history) == [("2026.W51", "queue")]
@@ -211,7 +217,7 @@ def test_a_harvest_that_ends_after_the_queueing_is_queued_too() -> None:
         frozen_week="2026.W47",
         harvests={"a": harvested(MONDAY + WEEK + timedelta(hours=3))},
     )
-    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == [("2026.W47", "retention")]
+    assert due(MONDAY + WEEK + timedelta(hours=4), ahead) == [("2026.W47", "verify"), ("2026.W47", "retention")]
     assert ("2026.W48", "queue") in due(tuesday + WEEK, ahead)
 
 

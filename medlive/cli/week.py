@@ -1,0 +1,62 @@
+"""`medlive week`: one week on one page."""
+
+from typing import Annotated, Any
+
+import typer
+from typer import Argument
+
+from medlive.cli.options import JsonOption
+from medlive.cli.output import pick, print_result, print_table, say, wait_for
+from medlive.config import load_settings
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """One week on one page."""
+
+
+@app.command()
+def show(
+    week: Annotated[str, Argument(help="An ISO week such as 2026.W47, this or last.")] = "this",
+    as_json: JsonOption = False,
+) -> None:
+    """Show what came in a week, what fell, what it cost, what was held and what was shipped."""
+    from medlive.service.audit import parse_week
+    from medlive.service.week import read_week
+
+    value = wait_for(read_week(load_settings().settings, parse_week(week)))
+    print_result(value, as_json, lambda: _print(value))
+
+
+def _print(value: dict[str, Any]) -> None:
+    columns = "name outcome started_at finished_at in_short"
+    names = ["source", "outcome", "began", "ended", "counts"]
+    print_table(names, pick(value["harvests"], columns), title=f"{value['week']}: what came")
+    print_table(["step", *names[1:]], pick(value["steps"], columns), title="Steps")
+    rows = [["all", outcome, n] for outcome, n in value["threads"].items()]
+    rows += [[kind, reason, n] for kind in ("rejected", "held") for reason, n in value[kind].items()]
+    print_table(["threads", "outcome or reason", "count"], rows, title="What became of the threads")
+    cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"]]
+    print_table(["by", "what", "replies", "USD"], cost, title="What it cost")
+    say(_shipped(value["snapshot"]))
+
+
+def _shipped(snapshot: dict[str, Any] | None) -> str:
+    if snapshot is None:
+        return "shipped: nothing is frozen"
+    kept_out = ", ".join(f"{n} {gate}" for gate, n in snapshot["kept_out"].items()) or "nothing"
+    if snapshot["frozen_at"] is None:
+        return f"shipped: being frozen; kept out so far: {kept_out}"
+    why = "; ".join(snapshot["why_not"] or ())
+    publishable = "publishable" if snapshot["publishable"] else f"not publishable ({why})"
+    signed = "signed" if snapshot["signed"] else "unsigned"
+    return (
+        f"shipped: {snapshot['cases']} cases, {snapshot['criteria']} criteria, {signed}, {publishable}; "
+        f"held out: {snapshot['held_out']}; kept out: {kept_out}"
+    )
+
+
+def _money(usd: float | None) -> str:
+    return "unknown" if usd is None else f"{usd:.4f}"

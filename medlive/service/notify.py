@@ -1,0 +1,65 @@
+"""What operators are told without asking: a failed step, a release. By webhook (JSON, POST) and by e-mail."""
+
+import asyncio
+import smtplib
+from email.message import EmailMessage
+from typing import Literal
+
+import httpx2
+
+from medlive.config import NotifySection
+from medlive.errors import ServiceUnavailable
+
+_TIMEOUT_S = 15.0
+
+Event = Literal["step_failed", "released"]
+
+
+async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:
+    """Send a message to every place that is configured; the kinds of those places.
+
+    Args:
+        section: The places; none by default.
+        event: What happened.
+        week: The ISO week that it is about.
+        text: A sentence; its first line is the subject of the e-mail.
+
+    Raises:
+        ServiceUnavailable: if a place cannot be reached or refuses; the others were still tried.
+    """
+    sends = {}
+    if section.webhook is not None:
+        sends["webhook"] = _post(section, {"event": event, "week": week, "text": text})
+    if section.email_to:
+        sends["email"] = asyncio.to_thread(_mail, section, text)
+    results = await asyncio.gather(*sends.values(), return_exceptions=True)
+    for kind, result in zip(sends, results, strict=True):
+        if isinstance(result, httpx2.HTTPError | httpx2.InvalidURL | OSError | smtplib.SMTPException):
+            # Neither the address nor what it answers is shown: both may hold a secret.
+            raise ServiceUnavailable(
+                f"the {kind} was not delivered ({type(result).__name__})", hint="see [notify] in medlive.toml"
+            ) from result
+        if isinstance(result, BaseException):
+            raise result
+    return list(sends)
+
+
+async def _post(section: NotifySection, message: dict[str, str]) -> None:
+    assert section.webhook is not None
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as client:
+        answer = await client.post(section.webhook.get_secret_value(), json=message)
+        answer.raise_for_status()
+
+
+def _mail(section: NotifySection, text: str) -> None:
+    mail = EmailMessage()
+    mail["From"], mail["To"] = section.email_from, ", ".join(section.email_to)
+    mail["Subject"] = f"medlive: {text.splitlines()[0][:150]}"
+    mail.set_content(text)
+    with smtplib.SMTP(section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S) as server:
+        if section.smtp_starttls:
+            server.starttls()
+        if section.smtp_user is not None:
+            password = section.smtp_password.get_secret_value() if section.smtp_password else ""
+            server.login(section.smtp_user, password)
+        server.send_message(mail)

@@ -1,0 +1,63 @@
+"""A week as a whole: what came, what fell, what it cost, what was held, what was shipped."""
+
+from collections import Counter
+from dataclasses import asdict
+from typing import Any
+
+from medlive.config import Settings
+from medlive.db.audit.listing import count_rows, week_bounds
+from medlive.db.audit.spending import spending
+from medlive.db.audit.threads import THREADS, ThreadFilter
+from medlive.db.release.snapshots import find_snapshot, load_fixed, load_kept_out
+from medlive.db.runs import runs_of_week
+from medlive.db.session import Session
+from medlive.service.database import open_database
+from medlive.service.schedule.steps import summarize_counts
+
+
+async def read_week(settings: Settings, week: str) -> dict[str, Any]:
+    """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
+
+    "harvests" and "steps" have a row for the latest run of each; "threads" counts those that changed in the week
+    by where they stand now; "cost" has what the replies stored in the week cost; "held" the cases that wait for a
+    person; "snapshot" is None before the week is frozen.
+    """
+    since, until = week_bounds(week)
+    async with open_database(settings) as database, database.begin() as session:
+        harvests, steps = await runs_of_week(session, week)
+        counts = {
+            name: (await count_rows(session, THREADS, ThreadFilter(week=(week,), outcome=outcomes))).facets
+            for name, outcomes in (("all", ()), ("rejected", ("rejected",)), ("held", ("held",)))
+        }
+        spent = await spending(session, since, until)
+        snapshot = await _read_snapshot(session, week)
+    return {
+        "week": week,
+        "harvests": [_run_as_json(name, run) for name, run in harvests.items()],
+        "steps": [_run_as_json(name, run) for name, run in steps.items()],
+        "threads": counts["all"]["outcome"],
+        "rejected": counts["rejected"]["reason"],
+        "held": counts["held"]["reason"],
+        "cost": [asdict(one) | {"cost_usd": one.cost_usd} for one in spent if one.by in ("task", "engine", "all")],
+        "snapshot": snapshot,
+    }
+
+
+async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
+    info = await find_snapshot(session, week)
+    if info is None:
+        return None
+    fixed = await load_fixed(session, week)
+    kept_out = await load_kept_out(session, week)
+    return {
+        "state": info.state.value, "frozen_at": info.frozen_at, "cases": info.cases, "criteria": info.criteria,
+        "held_out": fixed.numbers.held if fixed else None, "kept_out": dict(Counter(hit.gate for hit in kept_out)),
+        "publishable": info.publishable, "why_not": info.why_not, "signed": info.signature is not None,
+    }  # fmt: skip
+
+
+def _run_as_json(name: str, run: Any) -> dict[str, Any]:
+    return {
+        "name": name, "outcome": run.outcome.value, "started_at": run.started_at,
+        "finished_at": run.finished_at, "counts": dict(run.counts), "in_short": summarize_counts(run.counts),
+    }  # fmt: skip

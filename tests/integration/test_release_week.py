@@ -1,0 +1,113 @@
+"""A week from its freeze to its announcement: verified, published behind the gates, told to operators."""
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from pydantic import SecretStr
+
+from medlive.clock import iso_week
+from medlive.config import NotifySection, PublishSection, Settings
+from medlive.db.session import Database
+from medlive.errors import ServiceUnavailable
+from medlive.service.notify import notify
+from medlive.service.release.freeze import freeze
+from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.week import read_week
+from tests.support.receivers import serve_mail, serve_webhook
+from tests.support.release import fill
+
+SUNDAY = datetime(2026, 11, 22, 18, 30, tzinfo=UTC)
+WEEK = iso_week(SUNDAY)
+
+
+@pytest.fixture
+def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
+    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+        yield connection
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database_url: str) -> Settings:
+    publish = PublishSection(at=str(tmp_path / "public"), weekly=True)
+    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url), publish=publish)
+
+
+async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
+    """The release steps that are due, and how they ended."""
+    done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: moment)
+    outcomes = {step.command.removeprefix("scheduler "): step.state.value for step in done}
+    return {name: outcome for name, outcome in outcomes.items() if not name.startswith("harvest")}
+
+
+async def test_a_frozen_week_is_verified_published_and_announced_once(
+    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    fill(admin, 3)
+    with serve_webhook() as (url, posts), serve_mail() as (port, mails):
+        told = NotifySection(
+            webhook=SecretStr(url), email_to=("ops@example.org",), smtp_host="127.0.0.1", smtp_port=port
+        )
+        settings = settings.model_copy(update={"notify": told})
+        # There is no evidence index, so threads cannot be curated; what is ready is released all the same.
+        steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
+        assert await take(settings) == steps
+        assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
+        assert [(p["event"], p["week"]) for p in posts] == [("step_failed", WEEK), ("released", WEEK)]
+        assert "no evidence index" in posts[0]["text"]
+        assert posts[1]["text"] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
+        assert [m["Subject"] for m in mails] == [f"medlive: {p['text'][:150]}" for p in posts]
+        assert [m.get_content().strip() for m in mails] == [p["text"] for p in posts]
+        # The same failure is told once, and nothing is released twice.
+        assert await take(settings) == {"queue": "failed"}
+        assert (len(posts), len(mails)) == (2, 2)
+    week = await read_week(settings, WEEK)
+    assert {step["name"]: step["outcome"] for step in week["steps"]} == {
+        f"scheduler {name}": outcome for name, outcome in steps.items()
+    }
+    shipped = {k: week["snapshot"][k] for k in ("cases", "criteria", "held_out", "publishable", "signed")}
+    assert shipped == {"cases": 3, "criteria": 9, "held_out": 0, "publishable": True, "signed": False}
+
+
+async def test_a_week_that_its_gates_refuse_is_withheld(
+    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    fill(admin, 1)
+    settings = settings.model_copy(update={"release": settings.release.model_copy(update={"minimum_cases": 2})})
+    with serve_webhook() as (url, posts):
+        settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
+        assert (await take(settings))["announce"] == "done"
+        assert posts[-1]["text"].startswith(f"{WEEK} is frozen and withheld\n")
+    assert not (tmp_path / "public").exists()
+
+
+async def test_a_week_that_does_not_verify_goes_nowhere(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
+) -> None:
+    fill(admin, 1)
+    frozen = await freeze(database, settings, WEEK)
+    (frozen.path / "README.md").write_text("another", encoding="utf-8")
+    assert await take(settings) == {"queue": "failed", "verify": "failed"}
+    assert not (tmp_path / "public").exists()
+    # What failed is told by the week, and taken again.
+    assert (await read_week(settings, WEEK))["steps"][-1]["counts"]["problem"].startswith(str(frozen.path))
+    assert "verify" in await take(settings, SUNDAY + timedelta(hours=2))
+
+
+async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows_its_address() -> None:
+    with serve_webhook(status=500) as (url, posts), serve_mail() as (port, mails):
+        told = NotifySection(
+            webhook=SecretStr(url),
+            email_to=("a@example.org", "b@example.org"),
+            smtp_host="127.0.0.1",
+            smtp_port=port,
+        )
+        with pytest.raises(ServiceUnavailable) as caught:
+            await notify(told, "step_failed", WEEK, "a step failed")
+    assert "secret-token" not in f"{caught.value} {caught.value.hint}"
+    assert (len(posts), mails[0]["To"]) == (1, "a@example.org, b@example.org")
+    assert await notify(NotifySection(), "step_failed", WEEK, "nobody is told") == []
