@@ -12,7 +12,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test test-unit coverage check bench bench-curation clean
+.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check bench bench-curation clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -52,6 +52,12 @@ test: $(VENV)/.dev ## every test but those of `make integrations`, with a Postgr
 
 test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
 	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/golden
+
+security: $(VENV)/.dev ## the tests of the threat model (docs/security.md)
+	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations
+
+audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions; needs pypi.org and its advisories
+	@$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
 
 coverage: $(VENV)/.dev ## which lines the unit tests reach
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden

@@ -1,6 +1,7 @@
-"""What every test shares: how long and how freely properties are tried, and which files come first."""
+"""What every test shares: how properties are tried, which files come first, which tests try a threat."""
 
 import os
+import re
 from pathlib import Path
 
 import pytest
@@ -30,8 +31,20 @@ FIRST = (
 )
 
 
+THREATS = Path(__file__).parents[1] / "docs" / "security.md"
+
+
+def named_tests(document: Path) -> set[str]:
+    """The tests that a document names, as `tests/…/test_x.py::test_y`."""
+    return set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", document.read_text(encoding="utf-8")))
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Put the files of FIRST first; all else stays in its order."""
+    """Put the files of FIRST first, all else in its order; mark what the threat model names."""
+    threats = named_tests(THREATS)
+    for item in items:
+        if item.nodeid.partition("[")[0] in threats:
+            item.add_marker("security")
     here = f"{Path(__file__).parent}/"
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST)))

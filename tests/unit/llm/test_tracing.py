@@ -105,7 +105,6 @@ async def test_a_call_that_fails_is_a_span_of_its_own_and_says_no_more_than_the_
     assert WORDS.encode() not in sent
 
 
-@pytest.mark.security
 @pytest.mark.parametrize("script", [[ok(ANSWER)], [fails(401, f"{WORDS} {KEY}")]])
 async def test_no_word_of_prompt_reply_or_key_leaves_by_a_span(script: list[Step]) -> None:
     spans, sent = await spans_of(script)
