@@ -1,4 +1,4 @@
-"""`medlive curate`: filter and curate the threads that wait."""
+"""`medlive filter` and `curate`: filter and curate the threads that wait."""
 
 from typing import Annotated, Any
 
@@ -40,6 +40,23 @@ def command(
     done = wait_for(run())
     print_result(done, as_json, lambda: _print(done), notes=done["faults"])
     _check(done)
+
+
+def filter_threads(
+    limit: Annotated[int | None, Option(min=1, help="Judge at most so many threads.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Filter the threads that wait, and queue what passes for `medlive curate` or a worker; asks no model."""
+    from medlive.service.curation.filtering import run_filters
+
+    settings = load_settings().settings
+
+    async def run() -> dict[str, int]:
+        with progress("filtered") as tick:
+            return await run_filters(settings, limit=limit, tick=tick)
+
+    done = wait_for(run())
+    print_result(done, as_json, lambda: say(f"{done['passed']} passed the filters, {done['rejected']} did not"))
 
 
 def _check(done: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
-CURATE, PRUNE = "curate", "source prune"
+CURATE, FILTER, PRUNE = "curate", "filter", "source prune"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""

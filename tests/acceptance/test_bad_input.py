@@ -139,8 +139,12 @@ def test_every_line_becomes_a_thread_or_a_problem_and_curation_ends(new_instance
                         " WHERE t.thread_id = 'gb'")  # fmt: skip
     assert "氨氯地平5毫克" in json.dumps(json.loads(kept), ensure_ascii=False)
 
+    filtered = instance.here("filter", "--json").json
+    assert sum(filtered.values()) == counts["new"]
     done = instance.here("curate", "--json").json
-    assert done["faults"] == []
+    assert (done["faults"], done["passed"] + done["rejected"]) == ([], 0), (
+        "what was filtered is not filtered again"
+    )
     places = instance.places()
     assert len(places) == counts["new"]
     assert {outcome for outcome, *_ in places.values()} <= {"kept", "rejected"}, places

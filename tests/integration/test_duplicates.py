@@ -23,7 +23,7 @@ from medlive.db.threads.threads import save_threads
 from medlive.filters.chain import ChainResult, FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterSettings
-from medlive.service.curation import curate as filtering
+from medlive.service.curation import filtering
 from medlive.service.jobs import open_app
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Sketch, jaccard, scheme, shingles, sketches
@@ -281,7 +281,7 @@ async def test_two_processes_accept_one_of_each_pair_and_a_kill_loses_nothing(
     killed.start()
     await asyncio.to_thread(killed.join)
     assert killed.exitcode == -signal.SIGKILL
-    assert len(answers(database_url)) == 60
+    assert len(answers(database_url)) == 70
     beside = processes.Process(target=run_filters, args=(database_url, 2))
     beside.start()
     while not rows(database_url, "SELECT 1 FROM filter_results OFFSET 60"):
@@ -447,3 +447,23 @@ async def test_a_look_up_in_a_great_table_reads_only_what_meets(database: Databa
     keys = sketch(written(question(random.Random(6)))).bands
     async with database.begin() as session:
         assert (await _work(session, keys))[0] == len(keys)
+
+
+async def test_a_thread_that_is_committed_late_is_filtered_by_the_same_run(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(filtering, "BATCH", 2)
+    save, slow = filtering.save_chain_results, database.begin()
+    await saved(database, [consultation(9, "my back hurts since monday")])
+    late = await slow.__aenter__()
+    await save_threads(late, [consultation(0, "my knee hurts since monday")])  # the lowest number, not committed
+    await saved(database, [consultation(n, f"headache and fever number {n}") for n in range(1, 6)])
+
+    async def commit_first(*arguments: Any) -> None:
+        if late.in_transaction():
+            await slow.__aexit__(None, None, None)
+        await save(*arguments)
+
+    monkeypatch.setattr(filtering, "save_chain_results", commit_first)
+    await judged(database)
+    assert len(answers(database_url)) == 7

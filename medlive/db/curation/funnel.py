@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import from_stored, insert_rows, read, row_of
+from medlive.db.mapping import from_stored, insert_rows, read
 from medlive.db.tables.decisions import CurationRow, FilterResultRow, FilterVerdictRow
 from medlive.db.tables.intake import ThreadRevisionRow, ThreadRow
 from medlive.db.threads.threads import is_latest
@@ -39,11 +39,14 @@ async def save_chain_results(
     saved = await insert_rows(session, FilterResultRow, rows, skip_known=True, returning=("revision_id",))
     added = {pk for (pk,) in saved}
     verdicts = [
-        row_of(FilterVerdictRow, v, revision_id=revision_pk, chain_digest=chain_digest, position=position)
+        {
+            "revision_id": revision_pk, "chain_digest": chain_digest, "position": position, "rule": v.rule,
+            "passed": v.passed, "reason": v.reason, "evidence": dict(v.evidence),
+        }
         for revision_pk, result in results
         if revision_pk in added
         for position, v in enumerate(result.verdicts, start=1)
-    ]
+    ]  # fmt: skip
     await insert_rows(session, FilterVerdictRow, verdicts)
 
 

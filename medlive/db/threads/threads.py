@@ -177,18 +177,21 @@ async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> di
 
 
 async def pending_revisions(
-    session: AsyncSession, *, chain_digest: str, limit: int | None = None
+    session: AsyncSession, *, chain_digest: str, after: int = 0, to: int | None = None, limit: int | None = None
 ) -> list[PendingRevision]:
-    """The latest revisions that this filter chain has not judged, oldest first."""
+    """The latest revisions numbered above `after`, and at most `to`, that this filter chain has not judged,
+    oldest first."""
     judged = exists().where(
         FilterResultRow.revision_id == ThreadRevisionRow.id, FilterResultRow.chain_digest == chain_digest
     )
     query = (
         select(ThreadRevisionRow.thread_id, ThreadRevisionRow.id)
-        .where(is_latest(), ~judged)
+        .where(is_latest(), ~judged, ThreadRevisionRow.id > after)
         .order_by(ThreadRevisionRow.id)
         .limit(limit)
     )
+    if to is not None:
+        query = query.where(ThreadRevisionRow.id <= to)
     return [PendingRevision(thread_pk, pk) for thread_pk, pk in await session.execute(query)]
 
 

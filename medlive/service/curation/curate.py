@@ -1,9 +1,9 @@
-"""Filter new revisions, curate the queued ones, store every decision; and scan earlier cases again."""
+"""Curate the queued revisions, store every decision; and scan earlier cases again."""
 
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
@@ -19,33 +19,28 @@ from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.audit.threads import sum_counts
 from medlive.db.curation import cases, curations
-from medlive.db.curation.funnel import funnel, save_chain_results
+from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import overruled_revisions, overrules_of, save_scan, unscanned_cases
 from medlive.db.runs import CURATE, recorded_run
-from medlive.db.session import Database, Session
+from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
-from medlive.db.threads import bands
-from medlive.db.threads.threads import PendingRevision, StoredThread, load_thread, load_threads, pending_revisions
+from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
 from medlive.errors import CircuitOpen, ConfigError
-from medlive.filters.chain import FilterChain
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
+from medlive.service.curation.filtering import filter_pending
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
 from medlive.service.jobs import RetryLater, defer_revisions, open_app, run_until_drained
 from medlive.service.release.freeze import check_ready
 from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
-from medlive.threads.model import Thread
-from medlive.threads.near_duplicates import DuplicateIndex, Sketch, patient_text, scheme, sketches
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
 
 Tick = Callable[[int], None]
-BATCH = 200
-"""Threads filtered in one transaction."""
 PAUSE_S = 5.0
 """How long a worker's slot rests after it met an open circuit."""
 
@@ -302,82 +297,3 @@ async def _scan(pipeline: Pipeline, case_id: str, done: Counter[str]) -> None:
             await cases.set_status(session, case_id, CaseStatus.HELD, reason)
     done["cases"] += 1
     done["redacted"] += saved.revision != case.revision
-
-
-async def filter_pending(
-    database: Database,
-    app: procrastinate.App,
-    chain: FilterChain,
-    *,
-    limit: int | None = None,
-    tick: Callable[[int], None] = lambda _: None,
-) -> tuple[int, int]:
-    """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
-
-    Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
-    Concurrent runs alternate batch by batch.
-    """
-    await fill_bands(database)
-    passed = rejected = 0
-    while limit is None or passed + rejected < limit:
-        size = BATCH if limit is None else min(BATCH, limit - passed - rejected)
-        async with database.begin() as session:
-            await bands.take_turn(session)
-            pending = await pending_revisions(session, chain_digest=chain.digest, limit=size)
-            if not pending:
-                break
-            threads, new_sketches = await _load_sketches(session, pending)
-            index = await _earlier_index(session, chain, new_sketches)
-            results, accepted, queue = [], [], []
-            for waiting, thread, sketch in zip(pending, threads, new_sketches, strict=True):
-                key = str(waiting.thread_pk)
-                result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
-                results.append((waiting.revision_pk, result))
-                if result.rejected_by is None:
-                    index.add(key, sketch)
-                    accepted.append((waiting.thread_pk, sketch.bands))
-                    queue.append(waiting.revision_pk)
-            await save_chain_results(session, chain.digest, results)
-            await bands.save_bands(session, accepted)
-            await defer_revisions(app, session, queue)
-        passed += len(queue)
-        rejected += len(results) - len(queue)
-        tick(passed + rejected)
-    async with database.begin() as session:
-        await sum_counts(session)
-    return passed, rejected
-
-
-async def fill_bands(database: Database) -> None:
-    """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
-    while True:
-        async with database.begin() as session:
-            await bands.take_turn(session)
-            after = await bands.unfilled_after(session, scheme())
-            if after is None:
-                return
-            accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
-            if accepted:
-                _, new_sketches = await _load_sketches(session, accepted)
-                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
-                await bands.save_bands(session, rows)
-            await bands.note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
-
-
-async def _load_sketches(
-    session: Session, revisions: Sequence[PendingRevision]
-) -> tuple[list[Thread], list[Sketch]]:
-    """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
-    loaded = await load_threads(session, [r.revision_pk for r in revisions])
-    threads = [normalised(loaded[r.revision_pk]) for r in revisions]
-    return threads, sketches([patient_text(t) for t in threads])
-
-
-async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
-    """Index the accepted threads that these sketches may duplicate."""
-    index = DuplicateIndex(chain.settings.duplicate_similarity)
-    candidates = await bands.find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
-    _, found = await _load_sketches(session, candidates)
-    for candidate, sketch in zip(candidates, found, strict=True):
-        index.add(str(candidate.thread_pk), sketch)
-    return index

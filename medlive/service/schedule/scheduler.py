@@ -28,7 +28,8 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
-from medlive.service.curation.curate import curate_queued, filter_pending, queue_again
+from medlive.service.curation.curate import curate_queued, queue_again
+from medlive.service.curation.filtering import filter_pending
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention

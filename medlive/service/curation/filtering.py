@@ -1,0 +1,155 @@
+"""Filter new revisions: judge them batch by batch, store every verdict, and queue what passed."""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import aclosing
+
+import procrastinate
+
+from medlive.clock import now
+from medlive.config import Settings
+from medlive.db.audit.threads import sum_counts
+from medlive.db.curation.funnel import save_chain_results
+from medlive.db.runs import FILTER, recorded_run
+from medlive.db.session import Database, Session
+from medlive.db.threads import bands
+from medlive.db.threads.threads import PendingRevision, load_threads, pending_revisions
+from medlive.filters.chain import FilterChain
+from medlive.service.database import open_database
+from medlive.service.jobs import defer_revisions, open_app
+from medlive.service.wiring import build_filters
+from medlive.threads.model import Thread
+from medlive.threads.near_duplicates import DuplicateIndex, Sketch, patient_text, scheme, sketches
+from medlive.threads.prepare import normalised
+
+BATCH = 500
+"""Threads filtered in one transaction."""
+_Sketched = tuple[PendingRevision, Thread, Sketch]
+
+
+async def run_filters(
+    settings: Settings, *, limit: int | None = None, tick: Callable[[int], None] = lambda _: None
+) -> dict[str, int]:
+    """Filter what waits, at most `limit` threads, and queue what passed; how many passed and were rejected."""
+    chain = build_filters(settings)
+    async with (
+        open_database(settings) as database,
+        recorded_run(database, FILTER, {"filters": chain.digest}) as run,
+        open_app(database).open_async() as app,
+    ):
+        passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=tick)
+        async with database.begin() as session:
+            await sum_counts(session)
+        run.counts = {"passed": passed, "rejected": rejected}
+    return {"passed": passed, "rejected": rejected}
+
+
+async def filter_pending(
+    database: Database,
+    app: procrastinate.App,
+    chain: FilterChain,
+    *,
+    limit: int | None = None,
+    tick: Callable[[int], None] = lambda _: None,
+) -> tuple[int, int]:
+    """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
+
+    Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
+    Concurrent runs alternate batch by batch.
+    """
+    await fill_bands(database)
+    passed = rejected = 0
+    async with aclosing(_sketched(database, chain, limit)) as batches:
+        async for batch in batches:
+            async with database.begin() as session:
+                await bands.take_turn(session)
+                first, last = batch[0][0].revision_pk, batch[-1][0].revision_pk
+                pending = await pending_revisions(session, chain_digest=chain.digest, after=first - 1, to=last)
+                waiting = {one.revision_pk for one in pending}
+                batch = [one for one in batch if one[0].revision_pk in waiting]
+                queue = await _judge(session, chain, batch)
+                await defer_revisions(app, session, queue)
+            passed += len(queue)
+            rejected += len(batch) - len(queue)
+            tick(passed + rejected)
+    return passed, rejected
+
+
+async def _judge(session: Session, chain: FilterChain, batch: Sequence[_Sketched]) -> list[int]:
+    """Judge threads and save the results and bands; the revisions that passed."""
+    index = await _earlier_index(session, chain, [sketch for _, _, sketch in batch])
+    results, accepted, queue = [], [], []
+    for waiting, thread, sketch in batch:
+        key = str(waiting.thread_pk)
+        result = chain.judge(thread, duplicate_of=index.find(sketch, ignore=key), now=now())
+        results.append((waiting.revision_pk, result))
+        if result.rejected_by is None:
+            index.add(key, sketch)
+            accepted.append((waiting.thread_pk, sketch.bands))
+            queue.append(waiting.revision_pk)
+    await save_chain_results(session, chain.digest, results)
+    await bands.save_bands(session, accepted)
+    return queue
+
+
+async def _sketched(database: Database, chain: FilterChain, limit: int | None) -> AsyncIterator[list[_Sketched]]:
+    """Batches of at most `limit` revisions that wait, each loaded while the one before is judged and saved.
+
+    After the last one it looks once more from the beginning, for those that a slower transaction numbered before.
+    """
+
+    async def load(after: int, size: int) -> list[_Sketched]:
+        async with database.begin() as session:
+            pending = await pending_revisions(session, chain_digest=chain.digest, after=after, limit=size)
+            return list(zip(pending, *await _load_sketches(session, pending), strict=True))
+
+    left = sys.maxsize if limit is None else limit
+    upcoming = asyncio.create_task(load(after := 0, min(BATCH, left)))
+    try:
+        while batch := await upcoming:
+            left -= len(batch)
+            after = batch[-1][0].revision_pk
+            upcoming = asyncio.create_task(load(after, min(BATCH, left)))
+            yield batch
+        while left and after and (batch := await load(0, min(BATCH, left))):
+            left -= len(batch)
+            yield batch
+    finally:
+        upcoming.cancel()
+        await asyncio.gather(upcoming, return_exceptions=True)
+
+
+async def fill_bands(database: Database) -> None:
+    """Compute missing bands of accepted revisions, or those of another scheme, batch by batch."""
+    while True:
+        async with database.begin() as session:
+            await bands.take_turn(session)
+            after = await bands.unfilled_after(session, scheme())
+            if after is None:
+                return
+            accepted = await bands.accepted_revisions(session, after=after, limit=BATCH)
+            if accepted:
+                _, new_sketches = await _load_sketches(session, accepted)
+                rows = [(a.thread_pk, sketch.bands) for a, sketch in zip(accepted, new_sketches, strict=True)]
+                await bands.save_bands(session, rows)
+            await bands.note_filled(session, scheme(), to=accepted[-1].revision_pk if accepted else None)
+
+
+async def _load_sketches(
+    session: Session, revisions: Sequence[PendingRevision]
+) -> tuple[list[Thread], list[Sketch]]:
+    """Load the revisions' threads, normalised, and the sketches that identify near-duplicates."""
+    loaded = await load_threads(session, [r.revision_pk for r in revisions])
+    threads = [normalised(loaded[r.revision_pk]) for r in revisions]
+    return threads, sketches([patient_text(t) for t in threads])
+
+
+async def _earlier_index(session: Session, chain: FilterChain, new_sketches: Sequence[Sketch]) -> DuplicateIndex:
+    """Index the accepted threads that these sketches may duplicate."""
+    index = DuplicateIndex(chain.settings.duplicate_similarity)
+    candidates = await bands.find_candidates(session, chain.digest, [sketch.bands for sketch in new_sketches])
+    _, found = await _load_sketches(session, candidates)
+    for candidate, sketch in zip(candidates, found, strict=True):
+        index.add(str(candidate.thread_pk), sketch)
+    return index
