@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-import psutil
+import psutil  # type: ignore[import-untyped]
 from filters import REAL_DATA, made_threads, real_threads
 
 from medlive.db import embedded
@@ -57,9 +57,8 @@ def server_cpu(pid: int) -> float:
     server = psutil.Process(pid)
     own = server.cpu_times()
     live = [process.cpu_times() for process in server.children()]
-    return float(own.user + own.system + own.children_user + own.children_system) + sum(
-        t.user + t.system for t in live
-    )
+    ended = own.children_user + own.children_system
+    return float(own.user + own.system + ended + sum(t.user + t.system for t in live))
 
 
 async def measure(url: str, pid: int, threads: Sequence[Thread], sizes: Sequence[int]) -> bool:

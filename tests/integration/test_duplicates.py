@@ -17,6 +17,7 @@ import pytest
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.curation.funnel import save_chain_results
 from medlive.db.session import Database
 from medlive.db.threads import bands
 from medlive.db.threads.threads import save_threads
@@ -453,7 +454,7 @@ async def test_a_thread_that_is_committed_late_is_filtered_by_the_same_run(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(filtering, "BATCH", 2)
-    save, slow = filtering.save_chain_results, database.begin()
+    save, slow = save_chain_results, database.begin()
     await saved(database, [consultation(9, "my back hurts since monday")])
     late = await slow.__aenter__()
     await save_threads(late, [consultation(0, "my knee hurts since monday")])  # the lowest number, not committed

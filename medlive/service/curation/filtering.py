@@ -2,7 +2,7 @@
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import aclosing
 
 import procrastinate
@@ -93,7 +93,9 @@ async def _judge(session: Session, chain: FilterChain, batch: Sequence[_Sketched
     return queue
 
 
-async def _sketched(database: Database, chain: FilterChain, limit: int | None) -> AsyncIterator[list[_Sketched]]:
+async def _sketched(
+    database: Database, chain: FilterChain, limit: int | None
+) -> AsyncGenerator[list[_Sketched], None]:
     """Batches of at most `limit` revisions that wait, each loaded while the one before is judged and saved.
 
     After the last one it looks once more from the beginning, for those that a slower transaction numbered before.
