@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Build the wheel and the source archive of this version into dist/, check them, and sign their checksums.
+# Build the wheel and the source archive of this version into dist/, check them, list what they install (an SBOM in
+# CycloneDX's form) and what they were built from (provenance), and sign the checksums of all.
 #
 # The key is that of releases (MEDLIVE_SIGNING_KEY_FILE, docs/signing.md); without one nothing is signed, and this
 # says so. Nothing is uploaded.
@@ -15,8 +16,11 @@ fi
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 "$python" -m venv "$work/build"
-"$work/build/bin/pip" install --quiet --disable-pip-version-check build twine
+"$work/build/bin/pip" install --quiet --disable-pip-version-check build twine cyclonedx-bom
 rm -rf dist
+# The same commit makes the same bytes.
+SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
+export SOURCE_DATE_EPOCH
 "$work/build/bin/python" -m build --outdir dist .
 "$work/build/bin/twine" check --strict dist/*
 
@@ -25,7 +29,15 @@ rm -rf dist
 "$work/try/bin/pip" install --quiet --disable-pip-version-check dist/*.whl
 (cd "$work" && "$work/try/bin/medlive" --version && "$work/try/bin/medlive" eval run --help >/dev/null)
 
-(cd dist && sha256sum ./*.whl ./*.tar.gz | sed 's# \./# #' > SHA256SUMS)
+# A maintainer's machine, with the versions that were tested.
+"$python" -m venv "$work/service"
+"$work/service/bin/pip" install --quiet --disable-pip-version-check -c constraints.txt \
+  "$(echo dist/*.whl)[service,publish,otel]"
+"$work/build/bin/cyclonedx-py" environment --output-reproducible --pyproject pyproject.toml --output-format JSON \
+  --output-file dist/sbom.cdx.json "$work/service/bin/python"
+"$python" deploy/provenance.py dist/*.whl dist/*.tar.gz dist/sbom.cdx.json > dist/provenance.intoto.json
+
+(cd dist && sha256sum ./*.whl ./*.tar.gz ./*.json | sed 's# \./# #' > SHA256SUMS)
 (cd dist && "$work/try/bin/python" - <<'PY'
 import os
 from pathlib import Path
