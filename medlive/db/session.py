@@ -29,7 +29,8 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 # Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
 # connections, no such database, no right to do it.
-_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000", "42501"}
+_FORBIDDEN = "42501"
+_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000", _FORBIDDEN}
 
 
 def parse_url(url: str) -> URL:
@@ -55,7 +56,9 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
         reason = reason.replace(str(url.password), "***")
     return DatabaseUnavailable(
         f"the database {url.database or ''} at {host} cannot be used: {reason}",
-        hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
+        hint="use the owner's URL, or see `medlive db roles`"
+        if getattr(getattr(error, "orig", None), "sqlstate", None) == _FORBIDDEN
+        else "`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
     )
 
 
