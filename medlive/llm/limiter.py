@@ -59,6 +59,8 @@ class Limiter:
         self._endpoint = endpoint
         self._most = self._lowest = most
         self._limit = float(min(START, most))
+        self._share: float = math.inf
+        """What this process may use of the maximum; less than all where others use the endpoint too."""
         self._cut_at = -1.0
         """When the limit was last cut; -1 if it never was."""
         self._answered_at = math.inf
@@ -80,11 +82,20 @@ class Limiter:
         if most > self._most:
             self._most = self._lowest = most
 
+    def allot(self, share: int) -> None:
+        """Have at most so many calls under way; 0 begins none."""
+        self._share = share
+        self._wake()
+
+    @property
+    def _allowed(self) -> int:
+        return int(min(self._limit, self._share))
+
     def state(self) -> EndpointState:
         """What has been learnt, for status and logs."""
         return EndpointState(
             endpoint=self._endpoint,
-            limit=int(self._limit),
+            limit=self._allowed,
             most=self._most,
             under_way=self._under_way,
             waiting=sum(not turn.done() for turn in self._waiting),
@@ -100,7 +111,7 @@ class Limiter:
 
     async def enter(self) -> float:
         """Wait for a turn; return when it began, for `leave`, which must follow."""
-        if self._under_way < int(self._limit) and not self._waiting:
+        if self._under_way < self._allowed and not self._waiting:
             self._under_way += 1
         else:
             await self._wait()
@@ -139,7 +150,10 @@ class Limiter:
 
     def _release(self) -> None:
         self._under_way -= 1
-        while self._waiting and (self._waiting[0].done() or self._under_way < int(self._limit)):
+        self._wake()
+
+    def _wake(self) -> None:
+        while self._waiting and (self._waiting[0].done() or self._under_way < self._allowed):
             turn = self._waiting.popleft()
             if not turn.done():
                 self._under_way += 1
@@ -167,6 +181,10 @@ class Limiters:
         """The circuit of that model there."""
         place = circuit_key(base_url, key, model)
         return self._circuits.setdefault(place, Circuit(place, circuit_name(base_url, model), self._store))
+
+    def by_place(self) -> dict[str, Limiter]:
+        """The limiter of each address and key, by a digest of both."""
+        return {digest_text("\n".join(place)): limiter for place, limiter in self._of.items()}
 
     def states(self) -> list[EndpointState]:
         """The state of each."""

@@ -2,17 +2,17 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, aclosing
+from contextlib import AsyncExitStack
 from typing import Any
 
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
 from medlive.service.curation.curate import CurationCounts, curation_work
+from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE, STEP, open_app, run_until_stopped
 from medlive.service.schedule.scheduler import step_work
-from medlive.service.wiring import build_pipeline
 
 
 async def run_worker(
@@ -46,7 +46,7 @@ async def run_worker(
         works: dict[str, Callable[..., Awaitable[None]]] = {STEP: step_work(database, settings)}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
         if Queue.CURATE in queues:
-            pipeline = await stack.enter_async_context(aclosing(build_pipeline(settings, database)))
+            pipeline = await stack.enter_async_context(open_pipeline(settings, database))
             works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
             inputs["pipeline"] = pipeline.digest
         run = await stack.enter_async_context(recorded_run(database, "worker", inputs))

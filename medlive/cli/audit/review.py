@@ -1,7 +1,6 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
 from collections.abc import Sequence
-from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -134,11 +133,11 @@ def drop_element(
 ) -> None:
     """Write a held case anew without one of its advice elements; the engines of config/models.toml are asked."""
     from medlive.curation.model import Curation
+    from medlive.service.curation.pipeline import open_pipeline
     from medlive.service.curation.review import drop_element
-    from medlive.service.wiring import build_pipeline
 
     async def work(database: "Database", settings: Settings) -> Curation:
-        async with aclosing(build_pipeline(settings, database)) as pipeline:
+        async with open_pipeline(settings, database) as pipeline:
             return await drop_element(pipeline, case_id, element, reason, by=by)
 
     done = with_database(work)

@@ -4,7 +4,6 @@ import asyncio
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -31,11 +30,12 @@ from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
 from medlive.service.jobs import RetryLater, defer_revisions, open_app, run_until_drained
 from medlive.service.release.freeze import check_ready
-from medlive.service.wiring import Pipeline, Recording, build_filters, build_pipeline
+from medlive.service.wiring import Pipeline, Recording, build_filters
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
@@ -84,7 +84,7 @@ async def run_curation(
     attempts = None if retry_failed else settings.curation.max_attempts
     async with (
         open_database(settings) as database,
-        aclosing(build_pipeline(settings, database, exhaustive=exhaustive, record=record)) as pipeline,
+        open_pipeline(settings, database, exhaustive=exhaustive, record=record) as pipeline,
     ):
         inputs = {"pipeline": pipeline.digest, "filters": chain.digest}
         async with recorded_run(database, CURATE, inputs) as run:

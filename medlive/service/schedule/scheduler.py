@@ -9,7 +9,6 @@ import asyncio
 import logging
 import os
 from collections.abc import Awaitable, Callable
-from contextlib import aclosing
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -30,6 +29,7 @@ from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, queue_again
 from medlive.service.curation.filtering import filter_pending
+from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
@@ -40,7 +40,7 @@ from medlive.service.release.freeze import freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
-from medlive.service.wiring import build_filters, build_pipeline
+from medlive.service.wiring import build_filters
 
 _log = logging.getLogger(__name__)
 
@@ -268,7 +268,7 @@ async def _harvest(database: Database, settings: Settings, source: str) -> Count
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
     """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
     chain, attempts = build_filters(settings), settings.curation.max_attempts
-    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+    async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
         passed, rejected = await filter_pending(database, app, chain)
         queued = await queue_again(app, pipeline, chain.digest, max_attempts=attempts)
     curated, left = await _curate(database, settings)
@@ -293,7 +293,7 @@ async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
         jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
     if not jobs or workers:
         return {}, jobs
-    async with aclosing(build_pipeline(settings, database)) as pipeline, open_app(database).open_async() as app:
+    async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
         curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
     counts = {key: value for key, value in curated.as_json().items() if value}
     if faults := curated.faults:

@@ -1,0 +1,60 @@
+"""Slots at a model endpoint, shared by all processes of an instance: each is an advisory lock of one number.
+
+A process holds its slots on a connection of its own, so that they are free again as soon as it ends, however that
+happens.
+"""
+
+from dataclasses import dataclass, field
+
+from sqlalchemy import text
+
+from medlive.db.jobs import announce_serving, count_servers
+from medlive.db.session import Connection
+from medlive.digest import digest_text
+
+_OURS = "locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:place AS oid) AND granted"
+_TAKEN = text(
+    "SELECT objid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
+    f" WHERE datname = current_database() AND {_OURS}"
+)
+_TAKE = text(
+    "SELECT slot FROM (SELECT slot, pg_try_advisory_lock(CAST(:place AS int), slot) AS taken"
+    " FROM unnest(CAST(:slots AS int[])) AS slot) AS tried WHERE taken"
+)
+_RETURN = text("SELECT pg_advisory_unlock(CAST(:place AS int), slot) FROM unnest(CAST(:slots AS int[])) AS slot")
+
+
+@dataclass
+class Slots:
+    """The slots of one endpoint that a process holds."""
+
+    connection: Connection
+    name: str  # What the processes that share the endpoint call it
+    held: list[int] = field(default_factory=list)
+
+    @property
+    def _place(self) -> int:
+        return int(digest_text(self.name).removeprefix("sha256:")[:7], 16)
+
+    async def join(self) -> None:
+        """Count among those who share the endpoint from now on."""
+        await announce_serving(self.connection, [self.name])
+
+    async def settle(self, most: int, under_way: int) -> int:
+        """Take or return slots until this process has its share; how many it holds, of which it may use its share.
+
+        Args:
+            most: All slots of the endpoint, numbered from 0.
+            under_way: Slots that are in use here, which are not returned.
+        """
+        sharers = await count_servers(self.connection, self.name)
+        share = max(1, most // max(1, sharers))
+        if len(self.held) < share:
+            taken = set(await self.connection.scalars(_TAKEN, {"place": self._place}))
+            free = [slot for slot in range(most) if slot not in taken][: share - len(self.held)]
+            found = await self.connection.scalars(_TAKE, {"place": self._place, "slots": free})
+            self.held += list(found)
+        elif excess := self.held[max(share, under_way) :]:
+            await self.connection.execute(_RETURN, {"place": self._place, "slots": excess})
+            del self.held[max(share, under_way) :]
+        return min(share, len(self.held))

@@ -1,0 +1,69 @@
+"""An endpoint's limit shared by several processes: even shares, never more in all, nothing lost when one dies."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+
+from medlive.db.session import Database
+from medlive.llm.limiter import Ended, Limiter, Limiters
+from medlive.service.curation import pipeline
+from medlive.service.curation.pipeline import share_endpoints
+
+MOST = 12
+URL = "http://127.0.0.1:1/v1"
+
+
+class Endpoint:
+    """What calls of all processes have under way at one endpoint."""
+
+    def __init__(self) -> None:
+        self.under_way = self.highest = 0
+
+    async def _keep_calling(self, limiter: Limiter) -> None:
+        while True:
+            began = await limiter.enter()
+            self.under_way += 1
+            self.highest = max(self.highest, self.under_way)
+            try:
+                await asyncio.sleep(0.01)
+            finally:
+                self.under_way -= 1
+                limiter.leave(began, Ended.ANSWERED)
+
+    @asynccontextmanager
+    async def called(self, limiter: Limiter) -> AsyncIterator[None]:
+        """Have more callers than there are turns while the block runs."""
+        tasks = [asyncio.create_task(self._keep_calling(limiter)) for _ in range(2 * MOST)]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def until(found: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not found():  # noqa: ASYNC110 - a limiter has no event
+            await asyncio.sleep(0.01)
+
+
+async def test_who_joins_gets_a_share_and_all_together_never_more_than_the_limit(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "SETTLE_S", 0.3)
+    endpoint, limiters = Endpoint(), [Limiters() for _ in range(3)]
+    first, second, elsewhere = (each.of(URL, key, MOST) for each, key in zip(limiters, "aab", strict=True))
+    shared = share_endpoints(database, limiters[2]), share_endpoints(database, limiters[1])
+    async with shared[0], shared[1], endpoint.called(second):
+        await until(lambda: endpoint.under_way == MOST)
+        async with share_endpoints(database, limiters[0]), endpoint.called(first):
+            # Another key is another endpoint.
+            await until(lambda: [x.state().limit for x in (first, second)] == [MOST // 2] * 2)
+            assert elsewhere.state().limit == MOST
+            await until(lambda: first.answered > 50)
+        # Who leaves, leaves its share to the others.
+        await until(lambda: endpoint.under_way == second.state().limit == MOST)
+    assert endpoint.highest == MOST
