@@ -49,7 +49,7 @@ def run(arguments: list[str]) -> int:
 def _report(error: Exception) -> int:
     """Log the error for the user; the exit status."""
     from medlive import logs
-    from medlive.errors import MedliveError
+    from medlive.errors import MedliveError, describe
 
     if isinstance(error, MedliveError):
         logs.report_error(error.message, error.hint)
@@ -59,7 +59,7 @@ def _report(error: Exception) -> int:
         logs.report_error(missing, "pip install 'medlive[service]'")
         return 2
     logs.report_error(
-        f"internal error: {type(error).__name__}: {str(error)[:500]}",
+        f"internal error: {describe(error)[:500]}",
         "run it again with --debug for the traceback, and report it",
     )
     return 1

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
+from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
 
 from medlive.errors import ConfigError
 from medlive.evaluation.asking.registry import Candidate
 from medlive.home import default_home
+from medlive.redaction import HIDDEN, hide_secrets
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _HERE = Path("config")
@@ -21,6 +23,10 @@ _MARKER_FILES = ("medlive.toml", "models.toml")
 """Either file marks `./config` as ours; the other names are common."""
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
+DATABASE_PARTS = tuple(
+    f"MEDLIVE_DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE")
+)
+"""Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
 Section = TypeVar("Section", bound=BaseModel)
 
 
@@ -329,13 +335,8 @@ def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:
 
 
 def mask_url(url: str) -> str:
-    """A database URL without its password."""
-    scheme, sep, rest = url.partition("://")
-    credentials, at, host = rest.rpartition("@")
-    if not (sep and at):
-        return url
-    user, colon, _ = credentials.partition(":")
-    return f"{scheme}://{user}{':***' if colon else ''}@{host}"
+    """A database URL without its password; nothing of what is not a URL."""
+    return hide_secrets(url) if "://" in url else HIDDEN
 
 
 def _merge(
@@ -350,12 +351,33 @@ def _merge(
             origins[f"{above}{key}"] = origin
 
 
+def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
+    """The URL that DATABASE_PARTS make, escaped, and the variable that decides whether there is one."""
+    host, port, name, user, password, file = (env.get(variable) for variable in DATABASE_PARTS)
+    if not host:
+        return DATABASE_PARTS[0], None
+    if file:
+        if password:
+            raise ConfigError("set MEDLIVE_DATABASE_PASSWORD or MEDLIVE_DATABASE_PASSWORD_FILE, not both")
+        try:
+            if os.stat(file).st_mode & 0o007:
+                raise ConfigError(f"{file} can be read by every user", hint=f"chmod o= {file}")
+            password = Path(file).read_text(encoding="utf-8").rstrip("\r\n")
+        except (OSError, UnicodeDecodeError) as exc:
+            raise ConfigError(f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}") from exc
+    caller = quote(user or "medlive", safe="") + (f":{quote(password, safe='')}" if password else "")
+    return DATABASE_PARTS[0], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}"
+
+
 def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]) -> None:
     values["home"] = env.get("MEDLIVE_HOME") or str(default_home())
     origins["home"] = "MEDLIVE_HOME" if env.get("MEDLIVE_HOME") else "default"
-    if url := env.get("MEDLIVE_DATABASE_URL"):
-        values["database_url"] = url
-        origins["database_url"] = "MEDLIVE_DATABASE_URL"
+    for variable, url in (("MEDLIVE_DATABASE_URL", env.get("MEDLIVE_DATABASE_URL")), _database_by_parts(env)):
+        if url:
+            if "database_url" in values:
+                raise ConfigError("set MEDLIVE_DATABASE_URL or MEDLIVE_DATABASE_HOST, not both")
+            values["database_url"] = url
+            origins["database_url"] = variable
     for variable, text in env.items():
         # Compose sets variables to "" that the user left out.
         if text and variable.startswith(_PREFIX) and "__" in variable:

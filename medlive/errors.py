@@ -7,6 +7,8 @@ exception through: `raise ... from exc`.
 from datetime import datetime
 from typing import Any, ClassVar
 
+from medlive.redaction import hide_secrets
+
 
 class MedliveError(Exception):
     """Something went wrong."""
@@ -14,10 +16,20 @@ class MedliveError(Exception):
     exit_status: ClassVar[int] = 1
 
     def __init__(self, message: str | None = None, *, hint: str | None = None) -> None:
-        """`message` defaults to the class's docstring; `hint` tells the user what to do about it."""
-        self.message = message or (type(self).__doc__ or "").strip().splitlines()[0]
-        self.hint = hint
+        """`message` defaults to the class's docstring; `hint` tells the user what to do about it.
+
+        Both lose what looks like a secret: they may quote an endpoint or a server.
+        """
+        self.message = hide_secrets(message or (type(self).__doc__ or "").strip().splitlines()[0])
+        self.hint = None if hint is None else hide_secrets(hint)
         super().__init__(self.message)
+
+
+def describe(error: BaseException) -> str:
+    """What is stored and shown of any error: a message of ours, else its type and its text without secrets."""
+    if isinstance(error, MedliveError):
+        return error.message
+    return hide_secrets(f"{type(error).__name__}: {error}")
 
 
 class CheckFailed(MedliveError):

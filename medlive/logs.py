@@ -1,7 +1,7 @@
 """Logs: Python's standard logging, rendered by structlog to stderr, for people or as JSON lines.
 
 A module logs through `logging.getLogger(__name__)` and configures nothing. `bound(thread=…)` adds ids to every
-line that is logged inside it, those of libraries too. This module imports nothing of medlive.
+line that is logged inside it, those of libraries too. Every line loses its secrets last.
 """
 
 import logging
@@ -13,6 +13,8 @@ from structlog.contextvars import bound_contextvars as bound
 from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
 from structlog.typing import EventDict, WrappedLogger
+
+from medlive.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "report_error"]
 
@@ -26,6 +28,10 @@ class _Handler(logging.StreamHandler[TextIO]):
     def __init__(self, as_json: bool) -> None:
         logging.Handler.__init__(self)
         self.as_json = as_json
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line as the formatter makes it, without secrets."""
+        return hide_secrets(super().format(record))
 
     @property
     def stream(self) -> TextIO:  # type: ignore[override]

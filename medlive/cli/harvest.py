@@ -25,7 +25,7 @@ from medlive.cli.output import (
 )
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import Settings, load_settings
-from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
+from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
@@ -131,8 +131,7 @@ async def _harvest(
     for name, one in zip(wanted, ended, strict=True):
         if isinstance(one, BaseException):
             broken.append(one)
-            message = one.message if isinstance(one, MedliveError) else f"{type(one).__name__}: {one}"
-            done.append(HarvestResult(name, iso_week(now()), failed=message))
+            done.append(HarvestResult(name, iso_week(now()), failed=describe(one)))
         else:
             done.append(one)
     return done, sorted(broken, key=lambda e: e.exit_status if isinstance(e, MedliveError) else 100)

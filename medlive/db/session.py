@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import (
 
 from medlive.db.mapping import dump_json, load_json
 from medlive.errors import ConfigError, DatabaseUnavailable, MissingExtra
+from medlive.redaction import HIDDEN
 
 Session = AsyncSession
 """What stores are given: a transaction that ends as a whole."""
@@ -38,7 +39,9 @@ def parse_url(url: str) -> URL:
 
     Raises ConfigError, without repeating the URL, when it is not PostgreSQL's.
     """
-    hint = "it reads postgresql://user:password@host:port/database"
+    hint = "MEDLIVE_DATABASE_HOST, _PORT, _NAME, _USER and _PASSWORD (or _PASSWORD_FILE) spare the escaping"
+    if url.count("@") > 1:
+        raise ConfigError("the database URL holds more than one @: write those of its password %40", hint=hint)
     try:
         parsed = make_url(url)
     except (exc.ArgumentError, ValueError) as error:
@@ -53,7 +56,7 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     host = url.host or url.query.get("host") or "the default host"
     reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
     if url.password:
-        reason = reason.replace(str(url.password), "***")
+        reason = reason.replace(url.password, HIDDEN)
     return DatabaseUnavailable(
         f"the database {url.database or ''} at {host} cannot be used: {reason}",
         hint="use the owner's URL, or see `medlive db roles`"

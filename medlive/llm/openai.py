@@ -44,6 +44,7 @@ from medlive.llm.wire import (
     read_error,
     response_format,
 )
+from medlive.redaction import hide_known, hide_secrets, remember
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
@@ -70,7 +71,6 @@ _FILTERED: Final = frozenset({"content_filter", "content_policy_violation", "res
 _NO_MONEY: Final = frozenset({"insufficient_quota", "billing_hard_limit_reached"})
 _NO_MONEY_WORDS: Final = ("insufficient_quota", "insufficient balance", "余额不足")
 """How endpoints without such a code put it, in lower case. A quota that is "exceeded" may be that of a minute."""
-_LEAST_SECRET: Final = 8
 """Characters from which on a key is secret, and removed from messages: a local endpoint's may be one letter."""
 _VERSIONED: Final = re.compile(r"/v\d+[a-z0-9]*(?:/openai)?$")  # How the paths of most endpoints end
 _AZURE_DEPLOYMENT: Final = "/openai/deployments/"
@@ -175,6 +175,7 @@ class OpenAIEngine:
         self._secret = (api_key.get_secret_value() if isinstance(api_key, SecretStr) else api_key).strip()
         if not (self._secret.isascii() and self._secret.isprintable()):
             raise ConfigError(f"The key of model {model!r} holds characters that no key has")
+        remember(self._secret)
         access = access or Access()
         self._url, self._endpoint = _checked_address(model, base_url, access.query)
         self._headers = _request_headers(self._url, self._secret, access)
@@ -379,7 +380,8 @@ class OpenAIEngine:
                 raw += part
                 if len(raw) > MAX_BODY_BYTES:
                     raise _TroubleError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
-            return response.status, response.headers, bytes(raw)
+            kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
+            return response.status, response.headers, kept
 
     def _rejected_parameter(self, rejected: _RejectedError) -> str | None:
         """The parameter that the endpoint says the model does not take; None where it says no such thing."""
@@ -429,10 +431,8 @@ class OpenAIEngine:
         return f"Does the address end in /v1, as most do? Else {known}."
 
     def _clean(self, text: str) -> str:
-        """An endpoint's words on one line of at most 300 characters, without the key, which some echo."""
-        if len(self._secret) >= _LEAST_SECRET:
-            text = text.replace(self._secret, "***")
-        text = " ".join(text[:3000].split())
+        """An endpoint's words on one line of at most 300 characters, without secrets, which some echo."""
+        text = " ".join(hide_secrets(text[:6000])[:3000].split())
         return text if len(text) <= 300 else text[:299] + "…"
 
 

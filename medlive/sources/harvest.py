@@ -13,7 +13,7 @@ from typing import Literal, ParamSpec, TypeVar
 
 from medlive.clock import now
 from medlive.digest import digest_json
-from medlive.errors import MedliveError
+from medlive.errors import MedliveError, describe
 from medlive.sources import source
 from medlive.sources.fetching.policy import FetchError, FetchFailed, FetchPolicy, FetchReason
 from medlive.sources.ledger import (
@@ -365,4 +365,4 @@ def parse_with(url: str, parse: Callable[P, T], *arguments: P.args, **named: P.k
     except MedliveError:
         raise
     except Exception as error:
-        raise source.ParserFault(f"{url}: the adapter failed: {type(error).__name__}: {error}") from error
+        raise source.ParserFault(f"{url}: the adapter failed: {describe(error)}") from error

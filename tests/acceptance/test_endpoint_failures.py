@@ -1,6 +1,7 @@
 """An endpoint that is down, rate-limited, broken or talks nonsense: work is `failed`, told, and resumes."""
 
 import asyncio
+import secrets
 import socket
 import time
 from collections.abc import Callable
@@ -13,7 +14,7 @@ from aiohttp import web
 
 from medlive.demo.samples import SampleThread
 from medlive.llm import circuit
-from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, slow
+from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, sends, slow
 from tests.support.counting_endpoint import counting_endpoint
 from tests.support.instance import Done, Instance, write_lines, write_models
 from tests.support.threads import as_import
@@ -202,3 +203,29 @@ async def test_failed_threads_are_finished_by_whichever_engine_comes_next(instan
     done = (await _do(instance, "curate", "--json")).json
     assert sum(done["outcomes"].values()) == THREADS
     assert done["outcomes"].get("failed") is None
+
+
+async def test_a_key_that_an_endpoint_echoes_is_stored_and_shown_nowhere(instance: Instance) -> None:
+    key = secrets.token_urlsafe(24)
+    stranger = secrets.token_urlsafe(24)  # as of a proxy: nobody here knows it, its place says what it is
+    said = f"no access with {key}; sent was Authorization: Bearer {stranger}"
+    steps = [
+        fails(500, said), fails(400, said), raw(f"<html>{said}</html>".encode(), "text/html"),
+        sends({"error": {"message": said}}), ok(f"I was called with {key}"), fails(401, said),
+    ]  # fmt: skip
+    instance = Instance(instance.home, instance.url, {**instance.settings, "OF_THE_MODEL": key})
+    for step in steps:
+        async with bad_endpoint([step]) as endpoint:
+            folder = Path(instance.settings["MEDLIVE_CONFIG"])
+            write_models(folder, endpoint.url, max_retries=0, api_key_env="OF_THE_MODEL")
+            shown = [
+                await _do(instance, "-v", "curate", "--retry-failed", "--json", status=None),
+                await _do(instance, "status", "--json", status=None),
+                await _do(instance, "config", "show"),
+            ]
+            assert endpoint.asked > 0
+            assert not [text for done in shown for text in (done.out, done.err) if key in text or stranger in text]
+    tables = instance.rows("SELECT tablename FROM pg_tables WHERE schemaname = 'public'")
+    stored = [row for (table,) in tables for (row,) in instance.rows(f'SELECT t::text FROM "{table}" t')]
+    assert any("status 401" in row for row in stored), "what the endpoint said is kept"
+    assert not [row for row in stored if key in row or stranger in row]

@@ -25,7 +25,7 @@ from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
-from medlive.errors import CircuitOpen, ConfigError
+from medlive.errors import CircuitOpen, ConfigError, describe
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
@@ -170,7 +170,7 @@ def curation_work(
             done.left += 1
             return
         except Exception as exc:
-            done.faults.append(f"revision {revision}: {type(exc).__name__}: {exc}")
+            done.faults.append(f"revision {revision}: {describe(exc)}")
             raise
         if curation is not None:
             done.outcomes[curation.outcome.value] += 1

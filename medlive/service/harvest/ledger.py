@@ -21,7 +21,7 @@ from medlive.db.session import Database, Session
 from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
-from medlive.errors import BadInput, MedliveError, ServiceUnavailable
+from medlive.errors import BadInput, ServiceUnavailable, describe
 from medlive.sources.archive import ArchiveWriter, Place, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
@@ -126,8 +126,7 @@ class PostgresLedger:
                 check_storable(event.thread)
                 self._identifiers[event.entry.thread_id] = await asyncio.to_thread(_find_identifiers, event.thread)
             except Exception as error:
-                message = error.message if isinstance(error, MedliveError) else f"{type(error).__name__}: {error}"
-                return HarvestProblem(event.entry.url, ProblemKind.FAULT, message, event.entry.thread_id)
+                return HarvestProblem(event.entry.url, ProblemKind.FAULT, describe(error), event.entry.thread_id)
         return event
 
     async def _save_all(self, groups: Sequence[tuple[HarvestEvent, ...]]) -> None:

@@ -24,7 +24,7 @@ from medlive.db.jobs import Queue, count_ready, count_servers
 from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
 from medlive.db.tables.intake import RunOutcome
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable
+from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.curation.curate import curate_queued, queue_again
@@ -246,10 +246,10 @@ async def run_step(database: Database, settings: Settings, step: str, week: str)
         except DatabaseUnavailable:
             raise
         except MedliveError as error:
-            run.counts = {"problem": error.message}
+            run.counts = {"problem": describe(error)}
         except Exception as error:
             _log.exception("step %s of %s failed", step, week)
-            run.counts = {"problem": f"internal error: {type(error).__name__}: {error}"}
+            run.counts = {"problem": f"internal error: {describe(error)}"}
         run.failed = "problem" in run.counts
 
 
