@@ -12,11 +12,13 @@ from medlive import __version__
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.audit.gauges import Gauges, read_gauges
+from medlive.db.curation.circuits import open_circuits
 from medlive.db.harvest.harvests import SourceInfo, list_sources
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.service.schedule.steps import StepState, read_states
+from medlive.service.status import configured_circuits
 
 NAMES: Final = {
     "medlive_info": ("The program's version.", "version"),
@@ -29,6 +31,7 @@ NAMES: Final = {
     "medlive_week_replies_unpriced": ("Those of them without a price.", "task"),
     "medlive_week_spend_usd": ("What the others cost in US dollars.", "task"),
     "medlive_budget_usd": ("[budget] max_usd of one run; absent without a limit.", ""),
+    "medlive_circuit_open": ("1 for a configured endpoint that is not asked for a while.", "endpoint"),
     "medlive_source_quarantined": ("1 while a source is quarantined.", "source"),
     "medlive_step_overdue": ("1 when a weekly step is not done a day after its time.", "step"),
     "medlive_step_failed": ("1 when a weekly step's last run failed.", "step"),
@@ -46,6 +49,7 @@ async def read_metrics(database: Database, settings: Settings, *, clock: Callabl
     async with database.begin() as session:
         gauges = await read_gauges(session, recent=moment - timedelta(days=1), week=monday)
         sources = await list_sources(session)
+        circuits = await open_circuits(session, configured_circuits(settings))
         active = await is_scheduler_active(session)
     states = await read_states(database, settings, moment)
     registry = CollectorRegistry()
@@ -54,6 +58,7 @@ async def read_metrics(database: Database, settings: Settings, *, clock: Callabl
         ("medlive_info", [__version__], 1),
         ("medlive_scheduler_active", [], active),
         *_counted(gauges),
+        *(("medlive_circuit_open", [opening.endpoint], 1) for opening in circuits),
         *_weekly(sources, states),
         *_disk(settings),
     ):

@@ -32,7 +32,7 @@ async def read_problems(settings: Settings) -> list[str]:
     async with open_database(settings) as database:
         async with database.begin() as session:
             sources = await list_sources(session)
-            circuits = await open_circuits(session, _circuits(settings))
+            circuits = await open_circuits(session, configured_circuits(settings))
         steps = [step_as_json(s) for s in await read_states(database, settings, now())]
         return _problems(sources, circuits, steps)
 
@@ -52,7 +52,7 @@ def _problems(sources: list[SourceInfo], circuits: list[Opening], steps: list[di
     return problems
 
 
-def _circuits(settings: Settings) -> set[str]:
+def configured_circuits(settings: Settings) -> set[str]:
     """The keys of the roles' circuits; their endpoints where a role's key is not in this environment."""
     used: list[RoleSettings] = [role for _, role in settings.roles]
     return {
@@ -83,7 +83,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
             spent = await costs(session)
             failures = await recent_failures(session)
             sources = await list_sources(session)
-            circuits = await open_circuits(session, _circuits(settings))
+            circuits = await open_circuits(session, configured_circuits(settings))
             harvests = (await load_history(session)).harvests
             active = await is_scheduler_active(session)
         steps = [step_as_json(state) for state in await read_states(database, settings, moment)]

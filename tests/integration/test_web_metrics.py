@@ -8,7 +8,9 @@ import psycopg
 from prometheus_client.parser import text_string_to_metric_families
 
 from medlive.config import Settings
+from medlive.db.jobs import Queue
 from medlive.db.session import Database
+from medlive.llm.circuit import circuit_key
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.metrics import NAMES, read_metrics
 from medlive.web.metrics import metrics_room
@@ -44,18 +46,19 @@ async def test_it_counts_what_the_database_holds(database: Database, database_ur
         paid = connection.execute("SELECT count(*) FROM replies").fetchone()
     samples = await scrape(database, settings)
     assert {key[1]: n for key, n in samples.items() if key[0] == "medlive_threads" and n} == expected
-    assert samples["medlive_jobs", ("curation", "todo")] == 2
-    assert 0 <= samples["medlive_oldest_job_seconds", ("curation",)] < 60
+    assert samples["medlive_jobs", (Queue.CURATE.value, "todo")] == 2
+    assert 0 <= samples["medlive_oldest_job_seconds", (Queue.CURATE.value,)] < 60
     assert sum(n for (name, _), n in samples.items() if name == "medlive_week_replies") == (paid or [0])[0]
     assert samples["medlive_budget_usd", ()] == 5
     assert 0 < samples["medlive_disk_free_bytes", ()] <= samples["medlive_disk_size_bytes", ()]
     assert samples["medlive_scheduler_active", ()] == 0
 
 
-async def test_a_missed_week_a_failed_step_and_a_quarantine_show(
+async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
     database: Database, database_url: str, tmp_path: Path
 ) -> None:
-    settings = Settings(home=tmp_path)
+    endpoint = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+    settings = Settings.model_validate({"home": tmp_path, "roles": {"screener": endpoint}})
     long_ago = datetime.now(UTC) - timedelta(days=30)
     with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
         connection.execute(
@@ -67,7 +70,12 @@ async def test_a_missed_week_a_failed_step_and_a_quarantine_show(
             "VALUES ('sdn', '2020.W01', 'failed', 'gone', %s, %s)",
             [long_ago, long_ago],
         )
+        connection.execute(
+            "INSERT INTO circuits SELECT %s, %s, 'no credit', false, now(), now(), 30",
+            [circuit_key(endpoint["base_url"], "", "m"), "127.0.0.1:9 m"],
+        )
     samples = await scrape(database, settings)
+    assert samples["medlive_circuit_open", ("127.0.0.1:9 m",)] == 1
     assert samples["medlive_source_quarantined", ("sdn",)] == 1
     assert samples["medlive_step_overdue", ("harvest:sdn",)] == 1
     assert samples["medlive_step_failed", ("harvest:sdn",)] == 1

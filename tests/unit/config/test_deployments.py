@@ -132,7 +132,7 @@ def test_every_trouble_has_its_alert() -> None:
     asked = {name for rule in ALERTS for name, _ in metrics_of(promql_parser.parse(rule["expr"]))}
     assert asked >= {
         "medlive_info", "medlive_scheduler_active", "medlive_step_overdue", "medlive_step_failed",
-        "medlive_source_quarantined", "medlive_recent_threads", "medlive_week_spend_usd",
+        "medlive_source_quarantined", "medlive_circuit_open", "medlive_recent_threads", "medlive_week_spend_usd",
         "medlive_oldest_job_seconds", "medlive_disk_free_bytes",
     }  # fmt: skip
     for rule in ALERTS:
