@@ -44,6 +44,7 @@ def harvest(
     since: Annotated[str | None, Option(metavar="DATE", help="Only threads opened on or after this day.")] = None,
     limit: Annotated[int | None, Option(min=1, help="Ask for at most so many threads a source.")] = None,
     again: Annotated[bool, Option("--again", help="Harvest again although this week's is done.")] = False,
+    restart: Annotated[bool, Option("--restart", help="Forget how far this week's came, and begin anew.")] = False,
     dry_run: Annotated[bool, Option("--dry-run", help="Say what would be asked, and ask nothing.")] = False,
     as_json: JsonOption = False,
 ) -> None:
@@ -61,14 +62,16 @@ def harvest(
         raise UsageError(f"--since {since} lies ahead: no thread was opened after it")
     wanted = select_sources(settings, sources or [])
     if dry_run:
-        _print_plan(settings, wanted, again, as_json)
+        _print_plan(settings, wanted, again or restart, as_json)
         return
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
         hint = "MEDLIVE_HARVEST__CONTACT=you@example.org, or [harvest] contact in config/sources.toml"
         raise UsageError("a harvest needs a contact address, which every request names", hint=hint)
     done, broken = with_database(
-        lambda database, settings: _harvest(database, settings, wanted, since=moment, limit=limit, again=again)
+        lambda database, settings: _harvest(
+            database, settings, wanted, since=moment, limit=limit, again=again, restart=restart
+        )
     )
     if len(broken) == len(wanted):
         raise broken[-1]

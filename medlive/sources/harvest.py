@@ -132,6 +132,8 @@ class _Run:
     ended: bool = False
     limited: bool = False
     lists_missing: bool = False
+    gone: set[str] = field(default_factory=set)
+    """Addresses that were answered with 404 or 410."""
 
     async def find(self, base_url: str, workers: int) -> None:
         """Queue every thread to read: left over from earlier runs, listed, and missing from the lists."""
@@ -182,6 +184,10 @@ class _Run:
                 return
             read = await self._read_listing(request, number)
             if read is None:
+                if request != first and number == 1 and request.url in self.gone:
+                    # Where the run stood is no more: the list has moved on, and is read from its beginning.
+                    request = first
+                    continue
                 self.lists_missing = True
                 return
             listing, events = read
@@ -262,6 +268,8 @@ class _Run:
             )
         except FetchError as error:
             missing = isinstance(error, FetchFailed) and error.reason is FetchReason.NOT_FOUND
+            if missing:
+                self.gone.add(request.url)
             kind = ProblemKind.GONE if missing and thread_id is not None else error.kind
             ends = kind in REFUSALS
             await self._report(HarvestProblem(request.url, kind, error.message, thread_id, ends_source=ends))

@@ -209,6 +209,29 @@ async def test_a_list_that_cannot_be_had_fails_the_week_and_is_read_by_the_next_
     assert f"/forums/{BOARD}/" not in forum.asked, "the list goes on where it stood"
 
 
+async def test_a_list_whose_page_is_no_more_is_read_from_its_beginning(forum: Forum, instance: Instance) -> None:
+    forum.statuses[f"/forums/{BOARD}/page-2"] = 404
+    await _harvest(instance, status=1)
+    await _harvest(instance, status=1)
+    assert instance.one("SELECT outcome FROM harvest_runs") == "failed", "the list still names the page"
+    for one in list(forum.threads)[:-3]:
+        del forum.threads[one]  # one page is left
+    told = await _harvest(instance)
+    assert len([p for p in told["problems"] if "/page-2?" in p["url"]]) == 1
+    assert instance.one("SELECT outcome FROM harvest_runs") == "done"
+
+
+async def test_a_restart_forgets_where_the_run_stood(forum: Forum, instance: Instance) -> None:
+    forum.statuses[f"/forums/{BOARD}/page-2"] = 500
+    await _harvest(instance, status=1)
+    forum.statuses.clear()
+    forum.asked.clear()
+    await _harvest(instance, "--restart")
+    assert f"/forums/{BOARD}/" in forum.asked
+    assert len(_threads(instance)) == THREADS
+    assert {revisions for revisions, _ in _threads(instance).values()} == {1}, "nothing is stored twice"
+
+
 async def _asked(forum: Forum, times: int, process: "subprocess.Popen[str]") -> None:
     """Wait until the forum was asked so often, or the harvest has ended."""
     limit = asyncio.get_running_loop().time() + 60

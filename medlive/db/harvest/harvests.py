@@ -73,17 +73,17 @@ class StartedRun:
 
 
 async def start_harvest(
-    session: AsyncSession, source: str, iso_week: str, *, again: bool = False
+    session: AsyncSession, source: str, iso_week: str, *, again: bool = False, restart: bool = False
 ) -> StartedRun | None:
     """Begin or resume the source's run of that week; None when it is done already.
 
-    With `again` a run that is done is repeated from its lists' beginning.
+    With `again` a run that is done is repeated from its lists' beginning, with `restart` any run.
     """
     await ensure_sources(session, [source], SourceKind.SITE)
     row = HarvestRunRow
     existing = select(row.outcome == RunOutcome.DONE).where(row.source == source, row.iso_week == iso_week)
     was_done = await session.scalar(existing.with_for_update())
-    if was_done and not again:
+    if was_done and not (again or restart):
         return None
     statement = upsert(row).values(source=source, iso_week=iso_week, outcome=RunOutcome.RUNNING)
     statement = statement.on_conflict_do_update(
@@ -91,7 +91,7 @@ async def start_harvest(
         set_={"outcome": RunOutcome.RUNNING, "finished_at": None, "problem": None, "starts": row.starts + 1},
     )
     found = (await session.execute(statement.returning(row.id, row.starts, row.started_at))).one()
-    if was_done:
+    if was_done or restart:
         # What its lists show is counted anew, as they are read anew.
         await session.execute(update(row).where(row.id == found.id).values(counts=text("counts - 'listed'")))
         await session.execute(delete(ListCursorRow).where(ListCursorRow.run_id == found.id))

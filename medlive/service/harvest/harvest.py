@@ -68,13 +68,14 @@ async def harvest_source(
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
+    restart: bool = False,
     tick: Callable[[int], None] = lambda _: None,
 ) -> HarvestResult:
     """Harvest one source for the current ISO week.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
-    only with `again`. Raises DatabaseUnavailable and ArchiveDamaged; the next call resumes the run. Raises also
-    ConfigError, and UsageError for a source that is switched off.
+    only with `again`; `restart` forgets how far it came. Raises DatabaseUnavailable and ArchiveDamaged; the next
+    call resumes the run. Raises also ConfigError, and UsageError for a source that is switched off.
     """
     done = HarvestResult(source, iso_week(now()))
     site = build_site(source, overrides)
@@ -93,7 +94,7 @@ async def harvest_source(
             if info is not None and info.quarantine_reason is not None:
                 done.quarantined = info.quarantine_reason
                 return done
-            run = await harvests.start_harvest(session, source, done.iso_week, again=again)
+            run = await harvests.start_harvest(session, source, done.iso_week, again=again, restart=restart)
         if run is None:
             done.already_done = True
             return done
