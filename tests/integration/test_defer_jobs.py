@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
 
+import psycopg
 from procrastinate import App
 
 from medlive.clock import now
@@ -155,3 +156,26 @@ async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(dat
         assert (here, there) == (["freeze 2026.W01"], ["freeze 2026.W02"])
         await ask("2026.W03")
         assert here == ["freeze 2026.W01", "freeze 2026.W03"]
+
+
+async def test_a_claim_reads_no_more_of_a_long_queue_than_of_a_short_one(
+    database: Database, database_url: str
+) -> None:
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            # Just queued, so that the server has no statistics of the table.
+            await defer_revisions(app, session, range(1, 5001))
+        worker = await app.job_manager.register_worker()
+        for revision in range(1, 21):
+            job = await app.job_manager.fetch_job(queues=[Queue.CURATE], worker_id=worker)
+            assert job is not None
+            assert job.task_kwargs == {"revision": revision}
+    # The counters of connections that have ended; a claim that sorts the queue reads all of it.
+    query = "SELECT seq_tup_read + idx_tup_fetch FROM pg_stat_user_tables WHERE relname = 'procrastinate_jobs'"
+    with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
+        read = 0
+        async with asyncio.timeout(30):
+            while read < 20:
+                await asyncio.sleep(0.1)
+                [(read,)] = connection.execute(query).fetchall()
+    assert read < 20_000
