@@ -61,6 +61,17 @@ def test_settings_that_it_gives_are_settings() -> None:
             assert key.split("__")[0] in known or variable in DATABASE_PARTS, (name, variable)
 
 
+def test_no_service_is_given_the_passwords_of_others() -> None:
+    given = {
+        name: [f["path"] for f in service.get("env_file", ())] for name, service in COMPOSE["services"].items()
+    }
+    assert {name for name, files in given.items() if files} == {"scheduler", "worker"}
+    assert {file for files in given.values() for file in files} == {"medlive.env"}
+    for name in OURS:
+        passwords = {v for k, v in OURS[name]["environment"].items() if k.endswith("PASSWORD")}
+        assert len(passwords) == 1, name
+
+
 def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
     for name, service in COMPOSE["services"].items():
         probed = "test" in service.get("healthcheck", ())
