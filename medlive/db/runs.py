@@ -60,6 +60,7 @@ class RunRecord:
     id: int
     counts: Mapping[str, Any] = field(default_factory=dict)
     failed: bool = False
+    partial: bool = False  # Whether something is left that is to be done again
 
 
 @asynccontextmanager
@@ -76,7 +77,7 @@ async def recorded_run(
         run = RunRecord((await add_row(session, row)).id)
     with bound(run=run.id):
         yield run
-    outcome = RunOutcome.FAILED if run.failed else RunOutcome.DONE
+    outcome = RunOutcome.FAILED if run.failed else RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
     statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
     async with database.begin() as session:
         await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(run.counts)))
@@ -170,6 +171,8 @@ class History:
     frozen_at: datetime | None
     weeks: frozenset[str]  # The weeks in which the scheduler or a harvest did anything
     quarantined: Mapping[str, str]  # Source → why it is quarantined
+    failures: Mapping[str, int] = field(default_factory=dict)
+    """Command → how often it failed for the week of its latest run."""
 
 
 async def load_history(session: AsyncSession) -> History:
@@ -180,6 +183,8 @@ async def load_history(session: AsyncSession) -> History:
     latest = {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(commands)}
     ended = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
     done = {row.command: read(Run, row, week=row.iso_week) for row in ended}
+    failed = select(run.command, run.iso_week, func.count()).where(own, run.outcome == RunOutcome.FAILED)
+    counted = (await session.execute(failed.group_by(run.command, run.iso_week))).all()
     newest = select(snapshot.version, snapshot.frozen_at).where(snapshot.state == SnapshotState.FROZEN)
     frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
     weeks = set(await session.scalars(select(harvest.iso_week).distinct()))
@@ -189,6 +194,7 @@ async def load_history(session: AsyncSession) -> History:
         harvests=await _load_harvests(session), latest=latest, done=done, weeks=frozenset(weeks),
         frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
         quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
+        failures={name: n for name, week, n in counted if name in latest and latest[name].week == week},
     )  # fmt: skip
 
 

@@ -7,6 +7,8 @@ from medlive.llm.budget import Budget
 from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import Engine, EngineIdentity, Reply, ReplyStore, Request
 
+CLOSING_S = 10.0
+
 
 class ReplayEngine:
     """An Engine that asks another one only for what its store does not hold.
@@ -45,8 +47,12 @@ class ReplayEngine:
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
-        """Let calls that are under way be answered and kept, then close the engine; the store is its owner's."""
-        await asyncio.gather(*self._under_way.values(), return_exceptions=True)
+        """Let calls under way be answered and kept, for CLOSING_S, and close the engine; the store is its owner's."""
+        if calls := list(self._under_way.values()):
+            _, hanging = await asyncio.wait(calls, timeout=CLOSING_S)
+            for call in hanging:
+                call.cancel()
+            await asyncio.gather(*hanging, return_exceptions=True)
         await self._engine.aclose()
 
     def _landed(self, digest: str, task: asyncio.Task[Reply]) -> None:

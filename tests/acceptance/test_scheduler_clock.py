@@ -15,13 +15,11 @@ from rich.text import Text
 from medlive.cli.schedule import row
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
-from medlive.db.jobs import Queue
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
-from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained, serving
+from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained
 from medlive.service.schedule import scheduler
-from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
-from medlive.service.schedule.steps import StepState, read_states
+from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 
@@ -145,40 +143,6 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
     await database.aclose()
     # It waits again, and whoever serves the queue takes it.
     assert instance.rows("SELECT status::text, attempts FROM procrastinate_jobs") == [("todo", 1)]
-
-
-async def test_a_freeze_waits_for_workers_but_not_for_ever(new_instance: NewInstance) -> None:
-    instance = new_instance()
-    settings = settings_of(instance)
-    database = Database.connect(str(instance.url))
-    async with open_app(database).open_async() as app, database.begin() as session:
-        await defer_revisions(app, session, [1])
-    sunday = MONDAY + timedelta(days=6, hours=18)
-
-    async def freeze_at(moment: datetime) -> StepState:
-        return next(s for s in await read_states(database, settings, moment) if s.name == "freeze")
-
-    async with serving(database, [Queue.CURATE]):
-        waiting = await freeze_at(sunday)
-    assert (waiting.status.value, waiting.why) == (
-        "blocked",
-        "workers are curating queued threads; it waits until Mon 00:00 UTC",
-    )
-    late = await freeze_at(sunday + timedelta(hours=6))
-    # Past its patience; the scheduler was there in that week, so it is that week's freeze.
-    assert late.status.value == "done"
-    execute(
-        instance,
-        "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome) "
-        f"VALUES ('scheduler queue', '{iso_week(MONDAY)}', 'x', '{{}}', 'running')",
-    )
-    late = await freeze_at(sunday + timedelta(hours=6))
-    assert (late.status.value, late.week) == ("due", iso_week(MONDAY))
-    await run_step(database, settings, late.name, late.week)
-    run = "SELECT outcome, counts->>'problem' FROM pipeline_runs WHERE command = 'scheduler freeze'"
-    [(outcome, problem)] = instance.rows(run)
-    assert (outcome, problem.startswith("no case is ready")) == ("failed", True)
-    await database.aclose()
 
 
 async def test_a_week_is_harvested_queued_and_not_harvested_again(new_instance: NewInstance) -> None:

@@ -49,6 +49,7 @@ class HarvestResult:
     problems: list[HarvestProblem] = field(default_factory=list)
     failed: str | None = None  # Why the source was not read to its end; None if it was, or stopped at the limit
     quarantined: str | None = None  # Why the source is or was quarantined
+    busy: bool = False  # Whether another process harvests it or applies retention; `failed` says so
     already_done: bool = False  # Whether this week was harvested before; nothing was fetched
     limited: bool = False  # Whether it stopped at the limit; the week is not done then
     drift: list[Compared] = field(default_factory=list)  # The run's figures beside those of earlier runs
@@ -87,7 +88,7 @@ async def harvest_source(
     folder = archive_path(settings)
     async with advisory_lock(database, f"harvest {source}") as acquired:
         if not acquired:
-            done.failed = "another process is harvesting it"
+            done.busy, done.failed = True, "another process is harvesting it"
             return done
         async with database.begin() as session:
             info = await find_source(session, source)

@@ -174,7 +174,7 @@ async def prune_by_hand(database: Database, settings: Settings) -> Mapping[str, 
     """Apply retention and record the run, so that one by cron counts for the scheduler; its counts."""
     async with recorded_run(database, PRUNE, {}) as run:
         counts = run.counts = await apply_retention(database, settings)
-        run.failed = bool(counts["busy"] or counts["damaged"])
+        run.failed, run.partial = bool(counts["damaged"]), bool(counts["busy"])
     return counts
 
 

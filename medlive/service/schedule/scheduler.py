@@ -1,25 +1,25 @@
-"""The scheduler: APScheduler says when to look, the stored rows which steps are run, each recorded as a run.
+"""The scheduler: the stored rows and the clock say which steps are due, each recorded as a run.
 
-Steps run in lanes: one for each source's harvest, so that a slow community delays no other, and one for the steps
-that depend on each other. A lane reads the rows before each step, so looking once too often changes nothing. An
-advisory lock keeps one scheduler active.
+Each step has a lane of its own, so that one which is slow or hangs delays no other. A lane reads the rows before
+each step, so looking once too often changes nothing. The clock is read at every wake: where it was set does not
+matter. An advisory lock keeps one scheduler active.
 """
 
 import asyncio
 import logging
 import os
-from collections.abc import Awaitable, Callable
+import time
+from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from apscheduler.schedulers.asyncio import AsyncIOScheduler
-from apscheduler.triggers.cron import CronTrigger
 from procrastinate import App
 
 from medlive.clock import now
 from medlive.config import Settings
+from medlive.curation.model import Reason
 from medlive.db.jobs import Queue, count_ready, count_servers
 from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
@@ -27,7 +27,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
-from medlive.service.curation.curate import curate_queued, queue_again
+from medlive.service.curation.curate import CurationCounts, curate_queued, queue_again
 from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
@@ -48,8 +48,6 @@ WAKE_S = 5.0
 """Seconds between checks of the advisory lock."""
 LOOK_AGAIN_MINUTES = 10
 """How often blocked and failed steps are looked at between their times."""
-_FOLLOWING = "following"
-"""The lane of every step other than harvests."""
 
 _HAS_LOCK = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND objid = :key AND pid = pg_backend_pid()"
 GRACE_S = 3.0
@@ -114,7 +112,7 @@ async def run_scheduler(
 
 @dataclass
 class _Runner:
-    """Runs due steps, one after another in each lane."""
+    """Runs due steps, each in its lane."""
 
     app: App
     database: Database
@@ -125,6 +123,7 @@ class _Runner:
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    waiting: dict[str, datetime] = field(default_factory=dict)
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
@@ -134,15 +133,11 @@ class _Runner:
             self._notify_once("another scheduler is active; waiting for it to end")
             await asyncio.sleep(wake_s)
         if once:
-            await self._run_due(lambda lane: True)
+            await self._run_due(None)
             return
         times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
-        clock = AsyncIOScheduler(timezone=UTC, job_defaults={"coalesce": True, "misfire_grace_time": None})
-        for name, time in times.items():
-            at = CronTrigger(day_of_week=time.weekday, hour=time.hour, minute=time.minute, timezone=UTC)
-            clock.add_job(self._look, at, args=[name])
-        clock.add_job(self._look, "interval", args=[*times], minutes=LOOK_AGAIN_MINUTES, next_run_time=now())
-        clock.start()
+        known: dict[str, datetime] = {}
+        looked = 0.0
         try:
             while True:
                 # A lost connection loses the lock, and another scheduler may be active.
@@ -150,9 +145,13 @@ class _Runner:
                     raise DatabaseUnavailable("the scheduler's lock was lost")
                 for task in [task for task in self.lanes.values() if task.done()]:
                     task.result()
+                moment = self.clock()
+                slots = {name: steps.latest_slot(moment, at) for name, at in times.items()}
+                if slots != known or time.monotonic() - looked > LOOK_AGAIN_MINUTES * 60:
+                    known, looked = slots, time.monotonic()
+                    self._look(times)
                 await asyncio.sleep(wake_s)
         finally:
-            clock.shutdown(wait=False)
             for task in self.lanes.values():
                 task.cancel()
             await asyncio.gather(*self.lanes.values(), return_exceptions=True)
@@ -165,31 +164,30 @@ class _Runner:
         self.notify(message)
         return True
 
-    async def _look(self, *names: str) -> None:
-        """Run what is due in the lanes of the named steps, except in a lane that is busy."""
-        for lane in dict.fromkeys(map(_lane, names)):
-            if lane not in self.lanes or self.lanes[lane].done():
-                self.lanes[lane] = asyncio.create_task(self._run_lane(lane))
+    def _look(self, names: Iterable[str]) -> None:
+        """Run those of the steps that are due, except where one is under way."""
+        for name in names:
+            if name not in self.lanes or self.lanes[name].done():
+                self.lanes[name] = asyncio.create_task(self._run_lane(name))
 
-    async def _run_lane(self, lane: str) -> None:
-        if await self._run_due(lambda other: other == lane) and lane != _FOLLOWING:
-            # Late threads are queued, and a freeze that waited continues.
-            await self._look(_FOLLOWING)
+    async def _run_lane(self, name: str) -> None:
+        if await self._run_due(name):
+            # Late threads are queued, and what waited continues.
+            self._look(list(self.lanes))
 
-    async def _run_due(self, wanted: Callable[[str], bool]) -> bool:
-        """Run the due steps of these lanes, reading the rows before each; whether there were any."""
+    async def _run_due(self, name: str | None) -> bool:
+        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was."""
         tried: set[tuple[str, str]] = set()
         while True:
-            harvesting = any(lane != _FOLLOWING and not task.done() for lane, task in self.lanes.items())
             states = await steps.read_states(
-                self.database, self.settings, self.clock(), again=self.again, harvesting=harvesting
+                self.database, self.settings, self.clock(), again=self.again, waiting=self.waiting
             )
-            states = [state for state in states if wanted(_lane(state.name))]
-            for state in states:
-                if state.status is StepStatus.BLOCKED:
-                    self._report_blocked(state)
+            states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             if not due:
+                for state in states:
+                    if state.status is StepStatus.BLOCKED:
+                        self._report_blocked(state)
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
             done = await self._run_step(due[0])
@@ -216,10 +214,6 @@ class _Runner:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
         if self._notify_once(f"{skipped.iso_week} {skipped.command}: {skipped.detail}"):
             self.results.append(skipped)
-
-
-def _lane(step: str) -> str:
-    return step if step.startswith("harvest:") else _FOLLOWING
 
 
 def step_work(database: Database, settings: Settings) -> Callable[[str, str], Awaitable[None]]:
@@ -250,17 +244,20 @@ async def run_step(database: Database, settings: Settings, step: str, week: str)
         except Exception as error:
             _log.exception("step %s of %s failed", step, week)
             run.counts = {"problem": f"internal error: {describe(error)}"}
-        run.failed = "problem" in run.counts
+        run.failed, run.partial = "problem" in run.counts, steps.AGAIN in run.counts
 
 
 def _result(step: StepState, run: Run | None) -> StepResult:
     if run is None or run.week != step.week or run.outcome is RunOutcome.RUNNING:
         return StepResult(step.command, step.week, StepOutcome.FAILED, "its job ended without a result")
-    return StepResult(step.command, step.week, StepOutcome(run.outcome.value), steps.summarize_counts(run.counts))
+    outcome = StepOutcome.SKIPPED if run.outcome is RunOutcome.PARTIAL else StepOutcome(run.outcome.value)
+    return StepResult(step.command, step.week, outcome, steps.summarize_counts(run.counts))
 
 
 async def _harvest(database: Database, settings: Settings, source: str) -> Counts:
     done = await harvest_source(database, settings, source, select_sources(settings, [source])[source])
+    if done.busy:
+        return {steps.AGAIN: done.failed}
     problem = done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
     return {**done.counts, **({"problem": problem} if problem else {})}
 
@@ -276,14 +273,14 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
-    """Freeze a week, curating the queue first unless workers do."""
-    curated, left = await _curate(database, settings)
+    """Freeze what is ready in a week."""
     done = await freeze(database, settings, week, key=load_signing_key(os.environ))
     kept_out = len({hit.case_id for hit in done.kept_out})
-    # Threads left to workers enter the next week's snapshot.
+    async with database.begin() as session:
+        waiting = await count_ready(session, Queue.CURATE)  # they enter the next week's snapshot
     return {
         "cases": done.cases, "criteria": done.criteria, "held_out": done.held, "kept_out": kept_out,
-        "still_with_workers": left, **curated,
+        "still_queued": waiting,
     }  # fmt: skip
 
 
@@ -296,17 +293,30 @@ async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
         curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
     counts = {key: value for key, value in curated.as_json().items() if value}
-    if faults := curated.faults:
-        counts["problem"] = f"{len(faults)} threads failed with an internal error, first {faults[0]}"
+    if problem := _curation_problem(curated, settings.schedule.failure_share):
+        counts["problem"] = problem
     return counts, 0
+
+
+def _curation_problem(done: CurationCounts, share: float) -> str | None:
+    """Why a curation has failed: an internal error, an open circuit, or too many failed threads."""
+    if done.faults:
+        return f"{len(done.faults)} threads failed with an internal error, first {done.faults[0]}"
+    if done.stopped:
+        return f"{done.stopped}; {done.left} threads wait"
+    failures = {reason: n for reason, n in done.failures.items() if reason != Reason.BUDGET_SPENT}
+    failed, decided = sum(failures.values()), done.outcomes.total()
+    if failed <= share * decided:
+        return None
+    return f"{failed} of {decided} threads failed, most with {max(failures, key=failures.__getitem__)}"
 
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
     counts: Counts = dict(await apply_retention(database, settings))
-    if counts["busy"] or counts["damaged"]:
-        counts["problem"] = (
-            f"{counts['busy']} communities are being harvested, {counts['damaged']} files are damaged"
-        )
+    if counts["damaged"]:
+        counts["problem"] = f"{counts['damaged']} files are damaged"
+    elif counts["busy"]:
+        counts[steps.AGAIN] = f"{counts['busy']} communities are being harvested"
     return counts
 
 

@@ -5,8 +5,8 @@ later one is, so missed weeks are caught up once and no week is done twice. Impo
 it.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
@@ -24,11 +24,12 @@ from medlive.sources.registry import SITES
 
 WEEK = timedelta(days=7)
 RETRY_AFTER = timedelta(hours=1)
-"""How long a failed step waits, unless run with `--once`."""
+"""How long a failed step waits, unless run with `--once`; twice as long after each further failure of the week."""
+MOST_RETRY_AFTER = timedelta(hours=12)
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
-FREEZE_TIMEOUT = timedelta(hours=6)
-"""How long a freeze waits for workers; then it freezes what is decided."""
+PATIENCE = timedelta(hours=6)
+"""How long a freeze waits for a harvest or for curation, and for how long these may have begun before."""
 NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
@@ -37,6 +38,8 @@ AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
 """Step → the equivalent command for cron or by hand."""
 _QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP} | dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+AGAIN = "again"
+"""In a run's counts: why it is to be run again soon, though it did not fail."""
 _HARVEST = "harvest:"
 _WEEKDAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 
@@ -116,9 +119,18 @@ def due_steps(states: list[StepState]) -> list[StepState]:
 
 
 async def read_states(
-    database: Database, settings: Settings, moment: datetime, *, again: bool = False, harvesting: bool = False
+    database: Database,
+    settings: Settings,
+    moment: datetime,
+    *,
+    again: bool = False,
+    waiting: dict[str, datetime] | None = None,
 ) -> list[StepState]:
-    """The state of every step; a freeze waits while `harvesting`. Raises ConfigError and DatabaseUnavailable."""
+    """The state of every step. Raises ConfigError and DatabaseUnavailable.
+
+    `again` ignores how long failed steps wait. `waiting` holds since when steps wait for others, from one call to
+    the next.
+    """
     times = weekly_times(settings.schedule, select_sources(settings, []))
     if not settings.publish.weekly:
         times = {name: time for name, time in times.items() if name not in (PUBLISH, ANNOUNCE)}
@@ -129,16 +141,51 @@ async def read_states(
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
         blocked = {f"harvest:{source}": NO_CONTACT for source in select_sources(settings, [])} | blocked
-    deadline = latest_slot(moment, times[FREEZE]) + FREEZE_TIMEOUT
-    if moment < deadline and (harvesting or (jobs and workers)):
-        what = "a harvest is under way" if harvesting else "workers are curating queued threads"
-        blocked[FREEZE] = f"{what}; it waits until {deadline:%a %H:%M} UTC"
-    return step_states(times, history, moment, blocked=blocked, ignore_retry=again)
+    states = step_states(times, history, moment, blocked=blocked, ignore_retry=again)
+    since = {} if waiting is None else waiting
+    recent = recently_begun(states, history, moment, curating=bool(jobs and workers))
+    return [_waiting(state, recent, moment, since) for state in states]
+
+
+def recently_begun(
+    states: Sequence[StepState], history: runs.History, moment: datetime, *, curating: bool
+) -> list[str]:
+    """The harvests and the queueing that began less than PATIENCE ago and are under way, or begin now.
+
+    `curating`: workers curate what was queued. A step that failed is waited for no more.
+    """
+    found = []
+    for state in states:
+        if state.name != QUEUE and state.source is None:
+            continue
+        run = history.latest.get(state.command)
+        outcome = run.outcome if run is not None and run.week == state.week else None
+        due = state.status is StepStatus.DUE and outcome not in (RunOutcome.FAILED, RunOutcome.PARTIAL)
+        handed_over = state.name == QUEUE and curating and outcome is RunOutcome.DONE
+        began = moment
+        if run is not None and (outcome is RunOutcome.RUNNING or (handed_over and not due)):
+            began = run.started_at
+        if (due or handed_over) and moment - began < PATIENCE:
+            found.append(state.name)
+    return found
+
+
+def _waiting(state: StepState, recent: list[str], moment: datetime, since: dict[str, datetime]) -> StepState:
+    """A freeze waits for what began recently, retention for a harvest: for PATIENCE at most."""
+    others = {FREEZE: recent, RETENTION: [name for name in recent if name.startswith(_HARVEST)]}.get(state.name)
+    if not others or state.status is not StepStatus.DUE:
+        since.pop(state.name, None)
+        return state
+    began = since[state.name] = min(moment, since.get(state.name, moment))
+    if moment - began >= PATIENCE:
+        return state
+    why = f"waits for {', '.join(others)}, until {began + PATIENCE:%a %H:%M} UTC at the latest"
+    return replace(state, status=StepStatus.BLOCKED, why=why)
 
 
 def summarize_counts(counts: Mapping[str, Any]) -> str:
     """Format a run's non-zero counts, or its problem, in one line."""
-    if problem := counts.get("problem"):
+    if problem := counts.get("problem") or counts.get(AGAIN):
         return str(problem)
     flat: dict[str, Any] = {}
     for key, value in counts.items():
@@ -167,7 +214,7 @@ def step_states(
         record = _read_record(name, time, slot_week, present, history)
         status, retry_at, why = StepStatus.DONE, None, None
         if record.expected and not record.is_done(slot_week):
-            retry_at = _retry_time(history.latest.get(command_of(name)), week)
+            retry_at = _retry_time(history, command_of(name), week)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
             if (why := blocked.get(name)) is not None:
@@ -180,11 +227,13 @@ def step_states(
     return found
 
 
-def _retry_time(attempt: runs.Run | None, week: str) -> datetime | None:
+def _retry_time(history: runs.History, command: str, week: str) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
+    attempt = history.latest.get(command)
     if attempt is None or attempt.week != week or attempt.outcome is not RunOutcome.FAILED:
         return None
-    return (attempt.finished_at or attempt.started_at) + RETRY_AFTER
+    doubled: timedelta = RETRY_AFTER * 2 ** min(history.failures.get(command, 1) - 1, 10)
+    return (attempt.finished_at or attempt.started_at) + min(doubled, MOST_RETRY_AFTER)
 
 
 @dataclass(frozen=True, slots=True)

