@@ -47,7 +47,7 @@ class ReplayEngine:
         return await asyncio.shield(task)
 
     async def aclose(self) -> None:
-        """Let calls under way be answered and kept, for CLOSING_S, and close the engine; the store is its owner's."""
+        """Let calls under way be answered and kept, for CLOSING_S at most, then close the engine."""
         if calls := list(self._under_way.values()):
             _, hanging = await asyncio.wait(calls, timeout=CLOSING_S)
             for call in hanging:
