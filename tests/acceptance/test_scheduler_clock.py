@@ -220,7 +220,7 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
 def test_a_dry_run_lists_every_step_and_does_nothing(new_instance: NewInstance) -> None:
     instance = new_instance(MEDLIVE_SCHEDULE__HARVEST_SOURCES__SDN__MINUTE="15")
     steps = instance.here("scheduler", "--dry-run", "--json").json
-    assert [s["step"] for s in steps[4:]] == ["queue", "freeze", "retention"]
+    assert [s["step"] for s in steps[4:]] == ["queue", "freeze", "verify", "retention"]
     assert [s["due"][14:16] for s in steps if s["step"] == "harvest:sdn"] == ["15"]
     assert "queue" in instance.here("scheduler", "--dry-run").out
     assert instance.one("SELECT count(*) FROM pipeline_runs") == 0

@@ -80,11 +80,10 @@ async def test_a_week_is_frozen_on_time_beside_an_endpoint_that_hangs(
         async with scheduled(instance, lambda: moment[0]):
             await until(lambda: endpoint.under_way >= 10)
             moment[0] = freeze_at
-            await until(lambda: instance.rows("SELECT 1 FROM snapshots WHERE state = 'frozen'"))
+            await until(lambda: instance.rows(RUNS, ["scheduler freeze"]) == [("done",)])
             assert endpoint.under_way >= 10
     assert instance.rows("SELECT version FROM snapshots") == [(iso_week(freeze_at),)]
     assert instance.rows(RUNS, ["scheduler queue"]) == [("running",)]
-    assert instance.rows(RUNS, ["scheduler freeze"]) == [("done",)]
 
 
 async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_instance: NewInstance) -> None:
