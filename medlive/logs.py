@@ -76,6 +76,8 @@ def configure(
     root.handlers = [*(other for other in root.handlers if not isinstance(other, _Handler)), handler]
     root.setLevel(libraries)
     REMARKS.setLevel(own)
+    # It repeats itself for as long as the database is away, which medlive says once.
+    logging.getLogger("psycopg.pool").setLevel(libraries if own <= logging.DEBUG else logging.CRITICAL)
 
 
 def for_people() -> bool:

@@ -17,6 +17,8 @@ from medlive import logs
 COMMANDS: dict[str, tuple[str, str]] = {
     "demo": ("medlive.cli.demo", "The whole loop once, on sample communities served from this machine."),
     "db": ("medlive.cli.db", "The database: start, stop, url, upgrade, check."),
+    "backup": ("medlive.cli.backup:backup", "Write database, raw pages, snapshots and keys into a folder."),
+    "restore": ("medlive.cli.backup:restore", "Restore a backup into an empty instance."),
     "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
     "source": ("medlive.cli.harvest", "The communities: list them, check what a page yields."),
     "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),

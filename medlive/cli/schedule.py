@@ -65,6 +65,7 @@ def scheduler(
     What was missed is caught up once; what failed is tried again after an hour. Any number may be started: one
     works, the others wait for its place. What is queued is curated here when no `medlive worker` runs.
     """
+    from medlive.service.database import outlast
     from medlive.service.liveness import answer_probes
     from medlive.service.schedule.scheduler import StepOutcome, StepResult, run_scheduler
     from medlive.service.status import read_steps
@@ -80,7 +81,8 @@ def scheduler(
             if not once:
                 say("taking each week's steps when they are due (stop with Ctrl-C)")
             async with answer_probes(health_port):
-                return await run_scheduler(settings, stop, say, once=once)
+                work = partial(run_scheduler, settings, stop, say, once=once)
+                return await (work() if once else outlast(settings, work, stop))
 
     done = wait_for(run())
     failed = [f"{s.command}: {s.detail}" for s in done if once and s.state is StepOutcome.FAILED]
@@ -109,6 +111,7 @@ def worker(
     curate need the scheduler's MEDLIVE_HOME.
     """
     from medlive.db.jobs import Queue
+    from medlive.service.database import outlast
     from medlive.service.liveness import answer_probes
     from medlive.service.worker import run_worker
 
@@ -121,10 +124,11 @@ def worker(
         with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(say, f"waiting for jobs of {', '.join(names)} (stop with Ctrl-C)")
             async with answer_probes(health_port):
-                return await run_worker(
-                    settings, stop, [known[name] for name in names],
+                work = partial(
+                    run_worker, settings, stop, [known[name] for name in names],
                     concurrency=concurrency, grace_s=grace, tick=tick, ready=ready,
                 )  # fmt: skip
+                return await outlast(settings, work, stop)
 
     done = wait_for(run())
     hint = "medlive curate tries them again"
@@ -148,7 +152,7 @@ def serve(
 
     --part metrics serves /metrics without an account: give it a port that stays inside.
     """
-    from medlive.service.database import instance_key, open_database
+    from medlive.service.database import instance_key, keep_reachable, open_database
     from medlive.service.metrics import read_metrics
     from medlive.service.paths import snapshots_path
     from medlive.web.accounts.access import check_exposure
@@ -174,7 +178,7 @@ def serve(
                 app = build_app(site, rooms)
                 async with serve_web(app, host, port) as address:
                     say(f"serving at {address} (stop with Ctrl-C)")
-                    await stop.wait()
+                    await keep_reachable(settings, stop)
 
     wait_for(run())
 

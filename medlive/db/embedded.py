@@ -119,6 +119,18 @@ def status(home: Path) -> EmbeddedServer | None:
     return _find_server(_find_place(home).data)
 
 
+def find_program(name: str) -> Path:
+    """One of PostgreSQL's client programs: the wheel's newest, or the one on the path. Raises MissingExtra."""
+    spec = importlib.util.find_spec(_WHEEL)
+    for package in spec.submodule_search_locations or () if spec else ():
+        found = [p for p in Path(package).glob(f"pginstall*/bin/{name}") if os.access(p, os.X_OK)]
+        if found:
+            return max(found, key=lambda p: int(p.parts[-3].removeprefix("pginstall") or 16))
+    if path := shutil.which(name):
+        return Path(path)
+    raise MissingExtra(f"{name} is not installed", hint="pip install 'medlive[service]', or PostgreSQL's client")
+
+
 def _find_place(home: Path) -> _Place:
     home = Path(os.path.abspath(home))
     folder = home / "postgresql"

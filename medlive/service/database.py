@@ -1,16 +1,24 @@
 """The database of a run, and this instance's key."""
 
+import asyncio
+import logging
 import os
 import secrets
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
+from typing import Final, TypeVar
 
 from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
-from medlive.db.session import Database, parse_url
-from medlive.errors import ConfigError
+from medlive.db.session import Database, parse_url, ping
+from medlive.errors import ConfigError, DatabaseUnavailable
+
+T = TypeVar("T")
+_log: Final = logging.getLogger(__name__)
+RETRY_S: Final = 3.0
+"""How often a lost database is looked for."""
 
 
 def database_url(settings: Settings) -> str:
@@ -30,6 +38,51 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         yield database
     finally:
         await database.aclose()
+
+
+async def outlast(settings: Settings, work: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T:
+    """Do `work` to its end; where it loses the database, begin it again once that is back, unless `stop` is set.
+
+    Raises DatabaseUnavailable when the database was not there to begin with, or is not when `stop` is set.
+    """
+    async with open_database(settings):
+        pass
+    while True:
+        try:
+            return await work()
+        except DatabaseUnavailable as error:
+            _log.warning("%s; going on when the database is back", error.message)
+            while not await is_reachable(settings):
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), RETRY_S)
+                if stop.is_set():
+                    raise
+            _log.warning("the database is back")
+
+
+async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
+    """Watch the database until `stop` is set, and start the embedded one again when it has gone."""
+
+    async def watch() -> None:
+        async with open_database(settings) as database:
+            while not stop.is_set():
+                async with database.begin() as session:
+                    await ping(session)
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(stop.wait(), RETRY_S)
+
+    with suppress(DatabaseUnavailable):
+        await outlast(settings, watch, stop)
+
+
+async def is_reachable(settings: Settings) -> bool:
+    """Whether the database answers; the embedded one is started if necessary."""
+    try:
+        async with open_database(settings) as database, database.begin() as session:
+            await ping(session)
+    except DatabaseUnavailable:
+        return False
+    return True
 
 
 def handle_key(settings: Settings) -> bytes:

@@ -18,7 +18,7 @@ from procrastinate.worker import Worker
 
 from medlive.clock import now
 from medlive.db.jobs import STALLED_AFTER_S, Queue, announce_serving, count_servers, hurry, queued_locks
-from medlive.db.session import Connection, Database, Session, lock_connection
+from medlive.db.session import Connection, Database, Session, ask_lock, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
 
@@ -180,9 +180,12 @@ async def run_until_stopped(
     Jobs that last longer than `grace_s` after that are broken off and wait for another worker. Raises
     DatabaseUnavailable, also when the queue is lost later.
     """
-    async with serving(database, queues):
+    async with serving(database, queues) as connection:
         worker = asyncio.create_task(_run(app, works, queues, concurrency, wait=True, grace_s=grace_s))
-        others = [asyncio.create_task(stop.wait()), asyncio.create_task(_keep_taking_over(app, queues))]
+        others = [
+            asyncio.create_task(work)
+            for work in (stop.wait(), _keep_taking_over(app, queues), _keep_connected(connection))
+        ]
         try:
             await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
             if not stop.is_set():
@@ -243,6 +246,13 @@ async def _run(
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         raise
+
+
+async def _keep_connected(connection: Connection) -> None:
+    """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
+    while True:
+        await ask_lock(connection, "SELECT :key = 0", 0)
+        await asyncio.sleep(HEARTBEAT_S)
 
 
 async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:

@@ -7,12 +7,14 @@ import signal
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import psycopg
 import pytest
 
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
+from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
 from medlive.demo.samples import load_sample_threads
@@ -22,6 +24,11 @@ from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
 
 NewInstance = Callable[..., Instance]
+FOREVER = {
+    "worker": ("worker", "--queues", "filter,upkeep"),
+    "scheduler": ("scheduler",),
+    "web": ("serve", "--port", "0"),
+}
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 WEEK, NEXT = iso_week(MONDAY), iso_week(MONDAY + timedelta(days=7))
 
@@ -204,3 +211,32 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
     await _until(lambda: len(said) == 5)
     second_stop.set()
     assert [t.state for t in await second] == [StepOutcome.SKIPPED] * 4
+
+
+def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    home.mkdir()
+    tmp_path.chmod(0o755)
+    instance = Instance(home, embedded.start(home))
+    instance.here("db", "upgrade")
+    begun = "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'"
+    try:
+        started = {name: instance.start(*words) for name, words in FOREVER.items()}
+        _wait(instance, begun, 1)
+        _wait(
+            instance, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 1835361356", True
+        )
+        server = embedded.status(home)
+        assert server is not None
+        os.kill(server.pid, signal.SIGKILL)
+        embedded.start(home)
+        _wait(instance, begun, 2)
+        for name, process in started.items():
+            process.terminate()
+            done = instance.finish(process)
+            assert done.status == 0, name
+            lines = [line for line in done.err.splitlines() if "database" in line]
+            assert sum("going on when" in line for line in lines) <= 1, (name, done.err)
+            assert len(done.err.splitlines()) < 20, (name, done.err)
+    finally:
+        embedded.stop(home)

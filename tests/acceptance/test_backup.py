@@ -1,0 +1,100 @@
+"""A restore drill: what a backup under load holds comes back whole, and what was taken down since does not."""
+
+import asyncio
+import json
+import shutil
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+
+import pytest
+
+from medlive.db import embedded
+from medlive.demo.samples import SampleThread
+from tests.support.forum import BOARD, Forum, serve_forum, thread
+from tests.support.instance import Done, Instance, write_lines
+from tests.support.threads import as_import
+
+NewInstance = Callable[..., Instance]
+THREADS = 12
+
+
+@pytest.fixture
+async def forum() -> AsyncIterator[Forum]:
+    """A slow forum, so that a harvest lasts."""
+    forum = Forum(delay_s=0.15)
+    forum.add(*(thread(n) for n in range(THREADS)))
+    async with serve_forum(forum):
+        yield forum
+
+
+async def _do(instance: Instance, *arguments: str | Path, status: int | None = 0) -> Done:
+    return await asyncio.to_thread(instance.here, *arguments, status=status)
+
+
+def _empty(home: Path, like: Instance) -> Instance:
+    """A new instance with an embedded server of its own and the settings of another."""
+    home.mkdir()
+    home.parent.chmod(0o755)  # root's server runs as another user
+    return Instance(home, embedded.start(home), like.settings)
+
+
+def _bytes(folder: Path) -> dict[str, bytes]:
+    return {p.relative_to(folder).as_posix(): p.read_bytes() for p in folder.rglob("*") if p.is_file()}
+
+
+async def test_a_backup_under_load_is_restored_whole(
+    new_instance: NewInstance, forum: Forum, samples: list[SampleThread], tmp_path: Path
+) -> None:
+    instance = new_instance(
+        MEDLIVE_HARVEST__ALLOW_LOOPBACK="true", MEDLIVE_SOURCES__SDN__BASE_URL=forum.url,
+        MEDLIVE_SOURCES__SDN__BOARDS=f'["{BOARD}"]', MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S="0",
+    )  # fmt: skip
+    kept = [t for t in samples if t.expect.outcome == "kept"][:3]
+    await _do(instance, "import", write_lines(instance.home / "threads.jsonl", map(as_import, kept)))
+    await _do(instance, "curate")
+    frozen = (await _do(instance, "snapshot", "freeze", "--json")).json
+
+    harvest = instance.start("harvest", "sdn")
+    while len(forum.asked) < 6:
+        assert harvest.poll() is None
+        await asyncio.sleep(0.05)
+    backup = tmp_path / "backups" / "first"
+    made = (await _do(instance, "backup", backup, "--json")).json
+    assert harvest.poll() is None, "the harvest goes on meanwhile"
+    assert (await asyncio.to_thread(instance.finish, harvest)).status == 0
+    assert made["rows"]["threads"] < instance.one("SELECT count(*) FROM threads")
+    gone = kept[0]
+    await _do(instance, "thread", "takedown", gone.source, gone.thread_id, "--reason", "asked to", status=None)
+    await _do(instance, "backup", tmp_path / "backups" / "second")
+
+    new = _empty(tmp_path / "new", instance)
+    try:
+        damaged = shutil.copytree(backup, tmp_path / "damaged" / "first")
+        (damaged / "database.dump").write_bytes((backup / "database.dump").read_bytes()[:-1])
+        assert "SHA256SUMS" in (await _do(new, "restore", damaged, status=2)).err
+        alone = shutil.copytree(backup, tmp_path / "alone" / "first")
+        assert (await _do(new, "restore", alone, "--json")).json["taken_down"] == []
+        for table, count in made["rows"].items():
+            assert new.one(f'SELECT count(*) FROM "{table}"') == count, table
+        folder = Path(frozen["path"])
+        copied = new.home / "snapshots" / folder.name
+        assert _bytes(copied) == _bytes(folder)
+        assert (new.home / "handle.key").read_bytes() == (instance.home / "handle.key").read_bytes()
+        await _do(new, "snapshot", "rebuild", frozen["version"])
+        assert "in use" in (await _do(new, "restore", alone, status=2)).err
+        # What was half harvested goes on, and its pages are there.
+        await _do(new, "harvest", "sdn")
+        assert new.one("SELECT count(*) FROM threads") == len(kept) + THREADS
+        (again,) = (await _do(new, "source", "reparse", "sdn", "--json")).json
+        assert (again["damaged"], again["counts"]["unchanged"]) == ([], THREADS)
+    finally:
+        embedded.stop(new.home)
+
+    new = _empty(tmp_path / "later", instance)
+    try:
+        restored = (await _do(new, "restore", backup, "--json")).json
+        assert restored["taken_down"] == [f"{gone.source}/{gone.thread_id}"]
+        stored = json.dumps(new.rows("SELECT title, messages::text FROM thread_revisions"), ensure_ascii=False)
+        assert gone.title not in stored
+    finally:
+        embedded.stop(new.home)
