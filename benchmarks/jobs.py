@@ -5,7 +5,7 @@ threads per second of one: the queue and the endpoint's shared slots serialise n
 deferring and running a job costs whose work is nothing. A claim is timed with few and with 100,000 jobs queued,
 and must not take twice as long. Exits 1 when a figure is missed. Each figure is of this machine: with few cores,
 or others at work on them, take fewer threads at once.
-Run: `python benchmarks/jobs.py [--threads 60] [--concurrency 4] [--latency-ms 200] [--queued 100000]`.
+Run: `python benchmarks/jobs.py [--threads 24] [--concurrency 2] [--latency-ms 200] [--queued 100000]`.
 """
 
 import argparse
@@ -161,8 +161,8 @@ async def measure(base: str, url: str, home: Path, arguments: argparse.Namespace
 def main() -> int:
     """Start the endpoint and the server, measure, and stop both."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--threads", type=int, default=60)
-    parser.add_argument("--concurrency", type=int, default=4)
+    parser.add_argument("--threads", type=int, default=24)
+    parser.add_argument("--concurrency", type=int, default=2)
     parser.add_argument("--latency-ms", type=float, default=200.0)
     parser.add_argument("--queued", type=int, default=100_000)
     arguments = parser.parse_args()

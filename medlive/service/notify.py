@@ -9,6 +9,7 @@ import httpx2
 
 from medlive.config import NotifySection
 from medlive.errors import ServiceUnavailable
+from medlive.redaction import remember
 
 _TIMEOUT_S = 15.0
 
@@ -46,8 +47,10 @@ async def notify(section: NotifySection, event: Event, week: str, text: str) -> 
 
 async def _post(section: NotifySection, message: dict[str, str]) -> None:
     assert section.webhook is not None
+    url = section.webhook.get_secret_value()
+    remember(url)  # httpx2 logs addresses
     async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as client:
-        answer = await client.post(section.webhook.get_secret_value(), json=message)
+        answer = await client.post(url, json=message)
         answer.raise_for_status()
 
 

@@ -14,6 +14,7 @@ from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.session import Database
 from medlive.errors import ServiceUnavailable
+from medlive.redaction import hide_secrets
 from medlive.service.notify import notify
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.scheduler import run_scheduler
@@ -109,5 +110,6 @@ async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows
         with pytest.raises(ServiceUnavailable) as caught:
             await notify(told, "step_failed", WEEK, "a step failed")
     assert "secret-token" not in f"{caught.value} {caught.value.hint}"
+    assert hide_secrets(f"HTTP Request: POST {url} 500") == "HTTP Request: POST *** 500"
     assert (len(posts), mails[0]["To"]) == (1, "a@example.org, b@example.org")
     assert await notify(NotifySection(), "step_failed", WEEK, "nobody is told") == []
