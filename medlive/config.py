@@ -116,11 +116,14 @@ class EvidenceSection(_Section):
 
 
 class BudgetSection(_Section):
-    """The budget of one run; None for no limit."""
+    """The budget of one run, and of a week; None for no limit."""
 
     max_usd: Annotated[float, Field(gt=0)] | None = None
     max_calls: Annotated[int, Field(gt=0)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
+    week_usd: Annotated[float, Field(gt=0)] | None = None  # Of an ISO week, over all runs and workers
+    stage_week_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
+    """Stage (screener, validator, controller, rubric, reader) → the same for its replies alone."""
 
 
 class CodebookSection(_Section):

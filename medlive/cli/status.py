@@ -75,6 +75,17 @@ def _print(status: dict[str, Any]) -> None:
             title="Failed, and to be retried",
         )
     _say_cost(status)
+    _say_week(status["week"])
+
+
+def _say_week(week: dict[str, Any]) -> None:
+    budget = "" if week["budget_usd"] is None else f" of {week['budget_usd']:g}"
+    text = f"{week['week']}: {week['usd']:.4f}{budget} USD spent"
+    if week["projected_usd"] is not None:
+        text += f", {week['projected_usd']:.4f} projected with {week['waiting']} threads that wait"
+    if week["usd_a_kept_case"] is not None:
+        text += f"; {week['kept']} cases kept, {week['usd_a_kept_case']:.4f} each"
+    say(text)
 
 
 def _paid(cost: dict[str, Any]) -> list[Any]:

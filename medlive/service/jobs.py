@@ -21,6 +21,7 @@ from medlive.db.jobs import STALLED_AFTER_S, Queue, announce_serving, count_serv
 from medlive.db.session import Connection, Database, Session, ask_lock, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
+from medlive.service.week_budget import WeekSpent
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
@@ -32,7 +33,7 @@ RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 
 """Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
 or failed for another reason, is left to the next `medlive curate` or weekly step."""
 LOOK_AGAIN = timedelta(minutes=1)
-"""The longest that a job waits which met an open circuit."""
+"""The longest that a job waits which met an open circuit, or a week whose budget is spent."""
 
 Works = Mapping[str, Callable[..., Awaitable[None]]]
 """Task → what is done with a job's arguments."""
@@ -53,7 +54,7 @@ class _Retry(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
             return RetryDecision(retry_at=now())
-        if isinstance(exception, CircuitOpen):
+        if isinstance(exception, CircuitOpen | WeekSpent):
             return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
         if isinstance(exception, RetryLater):
             return RetryDecision(retry_in={"seconds": exception.waits[job.attempts]})

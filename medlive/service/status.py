@@ -12,6 +12,7 @@ from medlive.db.curation.circuits import open_circuits
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.db.tables.intake import RunOutcome
 from medlive.llm.circuit import Opening, circuit_key, circuit_name
@@ -19,6 +20,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, StepStatus, read_states, summarize_counts
+from medlive.service.week_budget import find_spent, read_week
 
 
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
@@ -33,13 +35,19 @@ async def read_problems(settings: Settings) -> list[str]:
         async with database.begin() as session:
             sources = await list_sources(session)
             circuits = await open_circuits(session, configured_circuits(settings))
+            week = await read_week(session, settings.budget)
         steps = [step_as_json(s) for s in await read_states(database, settings, now())]
-        return _problems(sources, circuits, steps)
+        return _problems(sources, circuits, week, steps)
 
 
-def _problems(sources: list[SourceInfo], circuits: list[Opening], steps: list[dict[str, Any]]) -> list[str]:
-    """An open circuit, a quarantined source, a step that failed or is overdue."""
-    problems = [str(opening) for opening in circuits] + [
+def _problems(
+    sources: list[SourceInfo], circuits: list[Opening], week: dict[str, Any], steps: list[dict[str, Any]]
+) -> list[str]:
+    """An open circuit, a spent budget, a quarantined source, a step that failed or is overdue."""
+    spent = find_spent(week)
+    problems = [str(opening) for opening in circuits]
+    problems += [spent] if spent else []
+    problems += [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources
         if s.quarantined_at is not None
@@ -84,6 +92,9 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
             failures = await recent_failures(session)
             sources = await list_sources(session)
             circuits = await open_circuits(session, configured_circuits(settings))
+            waiting, usd = await count_ready(session, Queue.CURATE), spent.total.cost_usd
+            mean = usd / spent.curated if usd is not None and spent.curated else None
+            week = await read_week(session, settings.budget, waiting=waiting, usd_a_thread=mean)
             harvests = (await load_history(session)).harvests
             active = await is_scheduler_active(session)
         steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
@@ -121,8 +132,9 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
         "retriever": describe_retriever(
             index_path(settings), encoder_settings(settings), settings.evidence.retriever
         ),
+        "week": week,
         "circuits": [asdict(opening) for opening in circuits],
-        "problems": _problems(sources, circuits, steps),
+        "problems": _problems(sources, circuits, week, steps),
     }
 
 

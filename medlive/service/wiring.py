@@ -7,13 +7,21 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from medlive.clock import now
-from medlive.config import DEFAULT_KEY_VARIABLE, Price, RoleSettings, Settings, models_file, validate_section
+from medlive.config import (
+    DEFAULT_KEY_VARIABLE,
+    BudgetSection,
+    Price,
+    RoleSettings,
+    Settings,
+    models_file,
+    validate_section,
+)
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
@@ -286,9 +294,13 @@ class Pipeline:
     budget: Budget
     endpoints: Limiters
     thread_timeout_s: float | None = None  # The longest that one thread may take; None for no limit
+    money: BudgetSection = field(default_factory=BudgetSection)
 
-    async def check_circuits(self) -> None:
-        """Raise CircuitOpen where a thread would meet an open circuit, of whichever role."""
+    async def check_ready(self) -> None:
+        """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
+        from medlive.service.week_budget import check_week
+
+        await check_week(self.database, self.money)
         for circuit in filter(None, {circuit_of(respondent) for respondent in self.respondents.values()}):
             opening = await circuit.opening()
             if opening is not None and not opening.is_due(now()):
@@ -319,9 +331,9 @@ def build_pipeline(
         for role, own in used.items()
         if own.engine == "openai"
     }
-    check_priced(settings.budget.max_usd, prices)
+    check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
     store, limiters = PostgresReplyStore(database), Limiters(PostgresCircuits(database))
-    budget = Budget(**settings.budget.model_dump())
+    budget = Budget(**settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"}))
     respondents = {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
@@ -340,7 +352,7 @@ def build_pipeline(
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
         database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
-        budget, limiters, section.thread_timeout_s,
+        budget, limiters, section.thread_timeout_s, settings.budget,
     )  # fmt: skip
 
 

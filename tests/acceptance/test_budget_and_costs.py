@@ -82,6 +82,39 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         assert "cost unknown" in shown.err
 
 
+async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes_on(instance: Instance) -> None:
+    models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
+    async with counting_endpoint() as endpoint:
+        write_models(models.parent, endpoint.url)
+        assert "[prices]" in (await _do(_limited(instance, week_usd=1), "curate", status=2)).err
+        models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
+        for limit in ({"week_usd": 0.0001}, {"stage_week_usd__screener": 0.0001}):
+            poor = _limited(instance, **limit)
+            before = instance.one("SELECT count(*) FROM curations")
+            cut = await _do(poor, "curate", "--json", status=1)
+            assert sum(cut.json["outcomes"].values()) + cut.json["left"] == THREADS - before
+            assert "failed" not in cut.json["outcomes"]
+            assert "is spent" in cut.json["spent"]["stopped"]
+            assert instance.one("SELECT count(*) FROM curations") < THREADS
+            asked = endpoint.asked
+            assert sum((await _do(poor, "curate", "--json", status=1)).json["outcomes"].values()) == 0
+            assert endpoint.asked == asked
+            (problem,) = (await _do(poor, "status", "--json", status=1)).json["problems"]
+            assert "US dollars for" in problem
+            assert "is spent" in (await _do(poor, "status", "--check", status=1)).out
+            # A week later the same budget is new.
+            instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
+            instance.change("UPDATE replies SET created_at = created_at - interval '7 days'")
+        rich = _limited(instance, week_usd=1000)
+        assert sum((await _do(rich, "curate", "--json")).json["outcomes"].values()) >= 1
+        assert endpoint.asked == instance.one("SELECT count(*) FROM replies"), "paid twice"
+        week = (await _do(rich, "status", "--json")).json["week"]
+        assert week["usd"] == pytest.approx(sum(week["stages"].values()))
+        assert (week["waiting"], week["projected_usd"]) == (0, pytest.approx(week["usd"]))
+        shown = await _do(rich, "status")
+        assert "of 1000 USD spent" in shown.err
+
+
 def _told_by_replies(instance: Instance) -> float:
     return float(instance.one("SELECT sum(input_tokens * 2.0 + output_tokens * 8.0) / 1e6 FROM replies"))
 

@@ -50,6 +50,27 @@ _SPENT = text("""
 """)
 
 
+_WEEK = text("""
+    SELECT split_part(task, '.', 1), coalesce(sum(cost_usd), 0)::float FROM replies
+    WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
+""")
+_KEPT = text("""
+    SELECT count(DISTINCT revision_id) FROM curations
+    WHERE outcome = 'kept' AND finished_at >= :since AND finished_at < :until
+""")
+
+
+async def stage_spending(session: AsyncSession, since: datetime, until: datetime) -> dict[str, float]:
+    """Stage → US dollars of its replies that were stored in that time, where their price is known."""
+    rows = await session.execute(_WEEK, {"since": since, "until": until})
+    return {row[0]: row[1] for row in rows}
+
+
+async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:
+    """The threads that were kept in that time."""
+    return await session.scalar(_KEPT, {"since": since, "until": until}) or 0
+
+
 async def spending(session: AsyncSession, since: datetime, until: datetime) -> list[Spent]:
     """What the replies stored from `since` until before `until` cost: by task, engine and source, and in all."""
     return [read(Spent, row) for row in await session.execute(_SPENT, {"since": since, "until": until})]

@@ -35,6 +35,7 @@ from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
 from medlive.service.jobs import RetryLater, defer_revisions, open_app, run_until_drained
 from medlive.service.release.freeze import check_ready
+from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -56,6 +57,14 @@ class CurationCounts:
     left: int = 0  # Threads not begun or broken off by what `stopped` says; the next run takes them
     stopped: str = ""  # Which circuit is open; a budget says so itself
     faults: list[str] = field(default_factory=list)  # Internal errors, one line each; their threads stay queued
+
+    def add(self, curation: Curation) -> None:
+        """Count a decision."""
+        self.outcomes[curation.outcome.value] += 1
+        if curation.outcome is Outcome.FAILED:
+            self.failures[str(curation.reason)] += 1
+        self.calls += len(curation.calls)
+        self.replayed += sum(c.replayed for c in curation.calls)
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
@@ -155,14 +164,17 @@ def curation_work(
             done.left += 1
             return
         try:
-            await pipeline.check_circuits()
+            await pipeline.check_ready()
             curation = await curate_revision(pipeline, revision)
-        except CircuitOpen as exc:
+        except (CircuitOpen, WeekSpent) as exc:
             if retry:
                 await asyncio.sleep(PAUSE_S)
                 raise
-            done.stopped = exc.message
             done.left += 1
+            if isinstance(exc, WeekSpent):
+                pipeline.budget.stopped = exc.message
+            else:
+                done.stopped = exc.message
             return
         except ConfigError as exc:
             # No other call would fare better: what is left waits for another configuration.
@@ -173,11 +185,7 @@ def curation_work(
             done.faults.append(f"revision {revision}: {describe(exc)}")
             raise
         if curation is not None:
-            done.outcomes[curation.outcome.value] += 1
-            if curation.outcome is Outcome.FAILED:
-                done.failures[str(curation.reason)] += 1
-            done.calls += len(curation.calls)
-            done.replayed += sum(c.replayed for c in curation.calls)
+            done.add(curation)
             tick(done.outcomes.total())
             if retry and curation.outcome is Outcome.FAILED:
                 raise RetryLater(str(curation.reason))

@@ -293,6 +293,8 @@ async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
         curated = await curate_queued(app, pipeline, grace_s=GRACE_S)
     counts = {key: value for key, value in curated.as_json().items() if value}
+    if pipeline.budget.stopped is not None:
+        counts["stopped"] = pipeline.budget.stopped
     if problem := _curation_problem(curated, settings.schedule.failure_share):
         counts["problem"] = problem
     return counts, 0
