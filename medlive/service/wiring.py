@@ -25,7 +25,6 @@ from medlive.config import (
 from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
-from medlive.llm.batches import BatchApi
 from medlive.llm.budget import Budget
 from medlive.llm.circuit import circuit_of
 from medlive.llm.engine import Engine, EngineIdentity
@@ -46,6 +45,7 @@ if TYPE_CHECKING:
     from medlive.evaluation.asking.open_book import OpenBook
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
+    from medlive.llm.batches import BatchApi
 
 DEFAULT_INDEX = "default"
 CURATION_ROLES = ("screener", "validator", "controller", "rubric", "reader")
@@ -96,8 +96,10 @@ def read_key(variable: str | None) -> str:
     return key
 
 
-def open_batches(settings: Settings, base_url: str, api_key_env: str | None) -> BatchApi:
+def open_batches(settings: Settings, base_url: str, api_key_env: str | None) -> "BatchApi":
     """Open an endpoint's batch API, with the key and the headers that are configured for its address, if any."""
+    from medlive.llm.batches import BatchApi  # 21 MB of the openai package, which nobody else needs
+
     configured: list[RoleSettings | Candidate] = [settings.roles.grader, *settings.candidates.values()]
     known = next((one for one in configured if one.base_url == base_url), None)
     access = Access(known.query, known.headers, known.key_header) if known else Access()

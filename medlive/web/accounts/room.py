@@ -13,7 +13,7 @@ from fastapi.responses import RedirectResponse, Response
 from medlive.db import accounts
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
-from medlive.web.accounts import oidc, passwords
+from medlive.web.accounts import passwords
 from medlive.web.accounts.access import SIGN_IN, TOKEN, check_form, require
 from medlive.web.pages import Page, local_path, render
 from medlive.web.site import Room, Section, Site, site_of
@@ -138,6 +138,8 @@ async def change_password(
 @router.get("/sign-in/provider", dependencies=_FORM)
 async def leave_for_provider(request: Request, site: SiteOf, next: str = HOME) -> Response:
     """Go to the identity provider."""
+    from medlive.web.accounts import oidc  # 12 MB of authlib, which only a configured provider needs
+
     request.session["next"] = local_path(next)
     return await oidc.leave(request, site)
 
@@ -145,6 +147,8 @@ async def leave_for_provider(request: Request, site: SiteOf, next: str = HOME) -
 @router.get("/sign-in/provider/back", dependencies=_FORM)
 async def come_from_provider(request: Request, site: SiteOf) -> Response:
     """Begin a session for whom the identity provider names."""
+    from medlive.web.accounts import oidc
+
     try:
         account = await oidc.come_back(request, site)
     except oidc.Refused as error:
