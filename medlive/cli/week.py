@@ -6,7 +6,7 @@ import typer
 from typer import Argument
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_result, print_table, say, wait_for
+from medlive.cli.output import print_result, print_table, wait_for
 from medlive.config import load_settings
 
 app = typer.Typer(no_args_is_help=True)
@@ -31,16 +31,20 @@ def show(
 
 
 def _print(value: dict[str, Any]) -> None:
-    columns = "name outcome started_at finished_at in_short"
-    names = ["source", "outcome", "began", "ended", "counts"]
-    print_table(names, pick(value["harvests"], columns), title=f"{value['week']}: what came")
-    print_table(["step", *names[1:]], pick(value["steps"], columns), title="Steps")
+    names = ["source", "outcome", "began (UTC)", "ended (UTC)", "counts"]
+    print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
+    print_table(["step", *names[1:]], map(_run, value["steps"]), title="Steps")
     rows = [["all", outcome, n] for outcome, n in value["threads"].items()]
     rows += [[kind, reason, n] for kind in ("rejected", "held") for reason, n in value[kind].items()]
     print_table(["threads", "outcome or reason", "count"], rows, title="What became of the threads")
-    cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"]]
-    print_table(["by", "what", "replies", "USD"], cost, title="What it cost")
-    say(_shipped(value["snapshot"]))
+    cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"] if c["by"] != "task"]
+    print_table(["by", "what", "replies", "USD"], cost, title="What it cost (by task: medlive cost)")
+    print(_shipped(value["snapshot"]))
+
+
+def _run(run: dict[str, Any]) -> list[Any]:
+    moments = [run[name] and f"{run[name]:%a %H:%M}" for name in ("started_at", "finished_at")]
+    return [run["name"], run["outcome"], *moments, run["in_short"]]
 
 
 def _shipped(snapshot: dict[str, Any] | None) -> str:

@@ -10,6 +10,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
+from medlive.cli.week import _print
 from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.session import Database
@@ -46,7 +47,7 @@ async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
 
 
 async def test_a_frozen_week_is_verified_published_and_announced_once(
-    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path
+    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(admin, 3)
     with serve_webhook() as (url, posts), serve_mail() as (port, mails):
@@ -70,6 +71,9 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     assert {step["name"]: step["outcome"] for step in week["steps"]} == {
         f"scheduler {name}": outcome for name, outcome in steps.items()
     }
+    _print(week)
+    page = capsys.readouterr().out
+    assert "shipped: 3 cases, 9 criteria, unsigned, publishable; held out: 0; kept out: nothing" in page
     shipped = {k: week["snapshot"][k] for k in ("cases", "criteria", "held_out", "publishable", "signed")}
     assert shipped == {"cases": 3, "criteria": 9, "held_out": 0, "publishable": True, "signed": False}
 
