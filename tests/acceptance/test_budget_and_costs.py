@@ -113,6 +113,10 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
         assert (week["waiting"], week["projected_usd"]) == (0, pytest.approx(week["usd"]))
         shown = await _do(rich, "status")
         assert "of 1000 USD spent" in shown.err
+        told = (await _do(rich, "cost", "--week", "this", "--json")).json
+        stages = {row["name"]: row["cost_usd"] for row in told["spent"] if row["by"] == "stage"}
+        assert stages == pytest.approx(week["stages"])
+        assert (told["kept"], told["usd_a_kept_case"]) == (week["kept"], pytest.approx(week["usd_a_kept_case"]))
 
 
 def _told_by_replies(instance: Instance) -> float:

@@ -16,9 +16,9 @@ def cost(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Show replies, tokens and money by task, engine and source; money is unknown where a reply has no price."""
+    """Show replies, tokens and money by stage, task, engine and source; unknown where a reply has no price."""
     from medlive.db.audit.listing import week_bounds
-    from medlive.db.audit.spending import spending
+    from medlive.db.audit.spending import count_kept, spending
     from medlive.service.audit import parse_week
 
     chosen = week and parse_week(week)
@@ -26,14 +26,22 @@ def cost(
         week_bounds(chosen) if chosen else (datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC))
     )
     found = with_session(lambda session: spending(session, since, until))
-    value: dict[str, Any] = {"week": chosen, "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found]}
-    tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
+    kept = with_session(lambda session: count_kept(session, since, until))
+    total = next((s.cost_usd for s in found if s.by == "all"), 0.0)
+    a_case = total / kept if kept and total is not None else None
+    value: dict[str, Any] = {
+        "week": chosen,
+        "spent": [asdict(s) | {"cost_usd": s.cost_usd} for s in found],
+        "kept": kept,
+        "usd_a_kept_case": a_case,
+    }
     rows = [
         [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced]
         for s, counts in zip(found, tokens, strict=True)
     ]
     columns = ["by", "what", "replies", "tokens in", "cached", "tokens out", "USD", "without a price"]
-    print_result(value, as_json, lambda: print_table(columns, rows, title=f"Cost: {chosen or 'all weeks'}"))
+    title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
+    print_result(value, as_json, lambda: print_table(columns, rows, title=title))
 
 
 def _money(usd: float | None) -> str:

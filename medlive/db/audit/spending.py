@@ -13,7 +13,7 @@ from medlive.db.mapping import read
 class Spent:
     """What stored replies cost. A reply counts once, when it was stored, for the thread that used it first."""
 
-    by: str  # task, engine, source or all
+    by: str  # stage, task, engine, source or all
     name: str  # "" for replies that no decision used
     replies: int
     input_tokens: int
@@ -29,15 +29,16 @@ class Spent:
 
 
 _SPENT = text("""
-    SELECT CASE grouping(task, engine, source) WHEN 3 THEN 'task' WHEN 5 THEN 'engine' WHEN 6 THEN 'source'
-            ELSE 'all' END AS by,
-        coalesce(task, engine, source, '') AS name, count(*) AS replies,
+    SELECT CASE grouping(task, engine, source, stage) WHEN 7 THEN 'task' WHEN 11 THEN 'engine'
+            WHEN 13 THEN 'source' WHEN 14 THEN 'stage' ELSE 'all' END AS by,
+        coalesce(task, engine, source, stage, '') AS name, count(*) AS replies,
         coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
         coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
         coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
         count(*) - count(cost_usd) AS unpriced, coalesce(sum(cost_usd), 0)::float AS known_usd
     FROM (
-        SELECT task, concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, cost_usd,
+        SELECT task, split_part(task, '.', 1) AS stage,
+            concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, cost_usd,
             coalesce((
                 SELECT source FROM agent_calls JOIN curations ON curations.id = curation_id
                 JOIN thread_revisions ON thread_revisions.id = curations.revision_id
@@ -46,7 +47,7 @@ _SPENT = text("""
             ), '') AS source
         FROM replies WHERE created_at >= :since AND created_at < :until
     ) AS paid
-    GROUP BY GROUPING SETS ((task), (engine), (source), ()) ORDER BY by, known_usd DESC, name
+    GROUP BY GROUPING SETS ((task), (engine), (source), (stage), ()) ORDER BY by, known_usd DESC, name
 """)
 
 
@@ -72,5 +73,5 @@ async def count_kept(session: AsyncSession, since: datetime, until: datetime) ->
 
 
 async def spending(session: AsyncSession, since: datetime, until: datetime) -> list[Spent]:
-    """What the replies stored from `since` until before `until` cost: by task, engine and source, and in all."""
+    """What the replies of a time, without its end, cost: by stage, task, engine and source, and in all."""
     return [read(Spent, row) for row in await session.execute(_SPENT, {"since": since, "until": until})]
