@@ -184,10 +184,10 @@ class _Runner:
             )
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
+            for state in states:
+                if state.status is StepStatus.BLOCKED and not (due and state.name in self.waiting):
+                    self._report_blocked(state)
             if not due:
-                for state in states:
-                    if state.status is StepStatus.BLOCKED:
-                        self._report_blocked(state)
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
             done = await self._run_step(due[0])
