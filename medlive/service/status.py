@@ -11,11 +11,12 @@ from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.db.curation.circuits import open_circuits
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
-from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.harvest.harvests import list_sources
 from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active, load_history
+from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
-from medlive.llm.circuit import Opening, circuit_key, circuit_name
+from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
@@ -32,18 +33,23 @@ async def read_steps(settings: Settings) -> list[dict[str, Any]]:
 async def read_problems(settings: Settings) -> list[str]:
     """One line for each thing a person must look at. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
-        async with database.begin() as session:
-            sources = await list_sources(session)
-            circuits = await open_circuits(session, configured_circuits(settings))
-            week = await read_week(session, settings.budget)
-        steps = [step_as_json(s) for s in await read_states(database, settings, now())]
-        return _problems(sources, circuits, week, steps)
+        problems: list[str] = (await read_health(database, settings, now()))["problems"]
+        return problems
 
 
-def _problems(
-    sources: list[SourceInfo], circuits: list[Opening], week: dict[str, Any], steps: list[dict[str, Any]]
-) -> list[str]:
-    """An open circuit, a spent budget, a quarantined source, a step that failed or is overdue."""
+async def read_health(database: Database, settings: Settings, moment: datetime) -> dict[str, Any]:
+    """Sources, weekly steps, the week's money and open circuits as JSON values, and whether a scheduler runs.
+
+    "problems" has one line for each thing a person must look at: an open circuit, a spent budget, a quarantined
+    source, a step that failed or is overdue.
+    """
+    async with database.begin() as session:
+        sources = await list_sources(session)
+        harvests = (await load_history(session)).harvests
+        circuits = await open_circuits(session, configured_circuits(settings))
+        week = await read_week(session, settings.budget)
+        active = await is_scheduler_active(session)
+    steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
     spent = find_spent(week)
     problems = [str(opening) for opening in circuits]
     problems += [spent] if spent else []
@@ -57,7 +63,17 @@ def _problems(
             problems.append(f"{step['step']} is overdue since {step['due']:%Y-%m-%d %H:%M} UTC")
         elif step["status"] != StepStatus.DONE.value and _failed(step):
             problems.append(f"{step['step']} failed for {step['week']}: {step['last']['in_short']}")
-    return problems
+    latest = {name: history.latest.counts for name, history in harvests.items()}
+    return {
+        "sources": [
+            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
+        ],
+        "steps": steps,
+        "week": week,
+        "circuits": [asdict(opening) for opening in circuits],
+        "scheduler_active": active,
+        "problems": problems,
+    }
 
 
 def configured_circuits(settings: Settings) -> set[str]:
@@ -78,64 +94,36 @@ def _failed(step: dict[str, Any]) -> bool:
 
 
 async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values.
-
-    "problems" has the lines of `read_problems`.
-    """
+    """Everything `medlive status` prints, as JSON values: `read_health`, costs, and what the week will cost."""
     from medlive.evidence.manifest import describe_retriever  # imports NumPy
 
-    moment = clock()
     async with open_database(settings) as database:
         async with database.begin() as session:
             rows = await funnel(session)
             spent = await costs(session)
             failures = await recent_failures(session)
-            sources = await list_sources(session)
-            circuits = await open_circuits(session, configured_circuits(settings))
             waiting, usd = await count_ready(session, Queue.CURATE), spent.total.cost_usd
             mean = usd / spent.curated if usd is not None and spent.curated else None
             week = await read_week(session, settings.budget, waiting=waiting, usd_a_thread=mean)
-            harvests = (await load_history(session)).harvests
-            active = await is_scheduler_active(session)
-        steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
-    latest = {name: history.latest.counts for name, history in harvests.items()}
-    return {
-        "sources": [
-            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
-        ],
-        "steps": steps,
-        "scheduler_active": active,
-        "problems": problems,
-    }
-
-
-async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
-    """Everything `medlive status` prints, as JSON values; `read_health` among it."""
-    from medlive.evidence.manifest import describe_retriever  # imports NumPy
-
-    async with open_database(settings) as database:
-        async with database.begin() as session:
-            rows = await funnel(session)
-            spent = await costs(session)
-            failures = await recent_failures(session)
         health = await read_health(database, settings, clock())
-    return {
-        "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
-        "kept": sum(r.count for r in rows if r.outcome == "kept"),
-        "ever_kept": spent.kept,
-        "cost_usd": spent.total.cost_usd,
-        "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
-        "stages": [cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)],
-        "answers": [answers_as_json(answers) for answers in spent.answers],
-        "curated": spent.curated,
-        "failures": [asdict(failure) for failure in failures],
-        "retriever": describe_retriever(
-            index_path(settings), encoder_settings(settings), settings.evidence.retriever
-        ),
-        "week": week,
-        "circuits": [asdict(opening) for opening in circuits],
-        "problems": _problems(sources, circuits, week, steps),
-    }
+    return (
+        {
+            "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
+            "kept": sum(r.count for r in rows if r.outcome == "kept"),
+            "ever_kept": spent.kept,
+            "cost_usd": spent.total.cost_usd,
+            "costs": [cost_as_json(cost, spent) for cost in spent.tasks],
+            "stages": [cost_as_json(cost, spent) for cost in (*spent.stages, spent.total)],
+            "answers": [answers_as_json(answers) for answers in spent.answers],
+            "curated": spent.curated,
+            "failures": [asdict(failure) for failure in failures],
+            "retriever": describe_retriever(
+                index_path(settings), encoder_settings(settings), settings.evidence.retriever
+            ),
+        }
+        | health
+        | {"week": week}
+    )
 
 
 def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:

@@ -16,6 +16,7 @@ from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import UsageError
+from medlive.service.audit import cells, without_identifiers
 from tests.support.scripted import THREAD
 
 CHAIN = digest_text("chain")
@@ -161,6 +162,105 @@ async def test_cases_are_threads_that_have_one(filled: Database) -> None:
     assert await every(filled, ThreadFilter(), CASES) == []
     async with filled.begin() as session:
         assert (await count_rows(session, CASES, ThreadFilter())).total == 0
+
+
+ROWS = """
+INSERT INTO procrastinate_jobs (queue_name, task_name, args)
+    SELECT 'curation', 'task', '{}' FROM generate_series(1, 15) AS i;
+UPDATE procrastinate_jobs SET status = 'cancelled' WHERE id % 2 = 0;
+SET LOCAL session_replication_role = replica;
+INSERT INTO thread_standings SELECT i, i, i, NULL, NULL, 's' || i % 3, 'en', 'validator', 'rejected',
+    'contradicted', 'm', '', '', to_char(at AT TIME ZONE 'UTC', 'IYYY."W"IW'), at, now(), ''
+    FROM generate_series(1, 20) AS i, LATERAL (SELECT now() - i % 5 * interval '3 days' AS at) AS decided;
+INSERT INTO threads (id, source, thread_id, url) OVERRIDING SYSTEM VALUE
+    SELECT i, 's' || i % 3, 't' || i, '' FROM generate_series(1, 20) AS i;
+INSERT INTO agent_calls SELECT i, k, 'task.' || k, 'sha256:' || repeat('0', 64), 'openai', 'm',
+    'sha256:' || repeat('0', 64), NULL, 1, 'unavailable', '', false
+    FROM generate_series(1, 20) AS i, generate_series(1, 3) AS k;
+INSERT INTO claim_verdicts SELECT i, 'a' || k, k, CASE WHEN i % 2 = 0 THEN 'neutral' ELSE 'contradicted' END,
+    CASE WHEN i % 2 = 0 THEN 0.5 ELSE 0 END, 'claim', '{w}', '', i % 2, 'r',
+    CASE WHEN i % 3 = 0 THEN i % 2 = 1 END,
+    CASE WHEN i % 3 = 0 THEN 'why' END FROM generate_series(1, 20) AS i, generate_series(1, 2) AS k;
+INSERT INTO harvest_runs (source, iso_week, outcome, problem, started_at, finished_at)
+    SELECT 's' || i % 3, '2026.W' || 10 + i, CASE WHEN i % 4 = 0 THEN 'failed' ELSE 'done' END, 'timed out',
+    now() - i * interval '1 day', now() FROM generate_series(1, 20) AS i;
+INSERT INTO fetches (run_id, source, kind, thread_id, url, status, fetched_at, error) SELECT i % 4, 's' || i % 3,
+    'thread', 't', 'https://example.org/' || i, CASE WHEN i % 5 > 0 THEN 200 END, now(), 'e'
+    FROM generate_series(1, 30) AS i;
+INSERT INTO snapshots (version, state) SELECT '2026.W' || 10 + i, 'building' FROM generate_series(1, 15) AS i;
+INSERT INTO withdrawals (case_id, revision, kind, reason) SELECT 'ml-' || repeat('0', 10) || 10 + i, 1,
+    CASE WHEN i % 2 = 0 THEN 'erratum' ELSE 'privacy' END, 'r' FROM generate_series(1, 15) AS i;
+"""
+
+
+async def add_rows(database: Database) -> None:
+    """Some rows of each table, without what they refer to."""
+    async with database.begin() as session:
+        for statement in ROWS.strip().removesuffix(";").split(";\n"):
+            await session.execute(text(statement))
+
+
+@pytest.mark.parametrize("name", [name for name in LISTINGS if name not in ("threads", "cases")])
+async def test_every_table_pages_counts_and_streams_alike(database: Database, name: str) -> None:
+    await add_rows(database)
+    listing, kind = LISTINGS[name]
+    whole = await every(database, kind(), listing)
+    assert len(whole) >= 15
+    assert whole == (await every(database, kind(), listing, descending=False))[::-1]
+    forwards: list[Any] = []
+    after, last = None, None
+    async with database.begin() as session:
+        counts = await count_rows(session, listing, kind())
+        while last is None or (after := last.after) is not None:
+            last = await load_page(session, listing, kind(), after=after, size=4)
+            forwards += last.rows
+        backwards, before = list(last.rows), last.before
+        while before is not None:
+            page = await load_page(session, listing, kind(), before=before, size=4)
+            backwards, before = [*page.rows, *backwards], page.before
+    assert forwards == whole == backwards
+    assert (counts.total, counts.capped, counts.facets.keys()) == (len(whole), False, listing.facets.keys())
+    for facet, values in counts.facets.items():
+        assert sum(values.values()) == len(whole)
+        for value, n in values.items():
+            chosen: dict[str, Any] = {facet: (value,)}
+            assert len(await every(database, kind(**chosen), listing)) == n, (facet, value)
+    later = kind(since=datetime.now(UTC) + timedelta(days=1))
+    assert await every(database, later, listing) == []
+    assert await every(database, kind(text="no such words 头痛"), listing) == []
+
+
+async def test_more_rows_than_are_counted_are_a_lower_bound(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.db.audit.listing.MOST_COUNTED", 10)
+    await add_rows(database)
+    async with database.begin() as session:
+        counts = await count_rows(session, CLAIMS, ClaimFilter())
+        few = await count_rows(session, CLAIMS, ClaimFilter(source=("s0",), second=("confirmed",)))
+    assert (counts.total, counts.capped) == (10, True)
+    assert (few.total, few.capped) == (6, False)
+    assert few.facets["source"] == {"s0": 6}
+    assert few.facets["verdict"] == {"contradicted": 6}
+
+
+@pytest.mark.parametrize("key", ["x", "[1]", '["2026-01-01T00:00:00+00:00"]', '["yesterday", 1]', '{"a": 1}'])
+async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> None:
+    async with database.begin() as session:
+        with pytest.raises(UsageError, match="not the key of a row"):
+            await load_page(session, THREADS, ThreadFilter(), after=key)
+        with pytest.raises(UsageError, match="unknown sort"):
+            await load_page(session, THREADS, ThreadFilter(), sort="words")
+
+
+def test_no_cell_is_a_formula_and_no_title_names_a_person() -> None:
+    at = datetime(2026, 2, 1, tzinfo=UTC)
+    title = "=HYPERLINK(1) of Dr. John Smith"
+    item = ThreadItem("s", "-1", title, "en", "case", "kept", "", "", ("+a", "b"), "m", None, "2026.W05", at, at)
+    [shown] = without_identifiers([item])
+    assert "Smith" not in shown.title
+    assert cells(shown)[1:3] == ["'-1", "'" + shown.title]
+    assert cells(shown)[8:11] == ["'+a\nb", "m", ""]
 
 
 HOSTILE = (

@@ -35,6 +35,7 @@ def cost(
         "kept": kept,
         "usd_a_kept_case": a_case,
     }
+    tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
     rows = [
         [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced]
         for s, counts in zip(found, tokens, strict=True)

@@ -16,7 +16,6 @@ from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.chain import curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
-from medlive.db.audit.threads import sum_counts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
 from medlive.db.curation.reviews import overruled_revisions, overrules_of, save_scan, unscanned_cases

@@ -39,8 +39,6 @@ async def run_filters(
         open_app(database).open_async() as app,
     ):
         passed, rejected = await filter_pending(database, app, chain, limit=limit, tick=tick)
-        async with database.begin() as session:
-            await sum_counts(session)
         run.counts = {"passed": passed, "rejected": rejected}
     return {"passed": passed, "rejected": rejected}
 
@@ -73,6 +71,8 @@ async def filter_pending(
             passed += len(queue)
             rejected += len(batch) - len(queue)
             tick(passed + rejected)
+    async with database.begin() as session:
+        await sum_counts(session)
     return passed, rejected
 
 
