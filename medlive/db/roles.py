@@ -1,7 +1,7 @@
 """The database's roles with the least rights that each process needs.
 
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
-`medlive_web` reads, and writes accounts and download counts alone. Neither owns a table, so neither can alter one,
+`medlive_web` reads, and writes accounts, saved views, download counts and what is logged of them. Neither owns a table, so neither can alter one,
 switch off the triggers that keep frozen rows, or empty one; where rows are only added, neither may change a row.
 """
 
@@ -40,6 +40,8 @@ def _web_rights(tables: set[str]) -> dict[str, str]:
         **dict.fromkeys(tables, "SELECT"),
         **dict.fromkeys(_ACCOUNTS, "SELECT, INSERT, UPDATE, DELETE"),
         "downloads": "SELECT, INSERT, UPDATE",
+        "audit_log": "SELECT, INSERT",
+        "saved_views": "SELECT, INSERT, UPDATE, DELETE",
     }
 
 

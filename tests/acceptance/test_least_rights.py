@@ -77,5 +77,5 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
     # What only the owner may do is refused in words.
     refused = worker.here("thread", "takedown", kept[0].source, kept[0].thread_id, "--reason", "x", status=3)
     assert "permission denied" in refused.err
-    assert web.here("account", "invite", "ada").status == 0
-    assert worker.here("account", "list", status=3).status == 3
+    assert web.here("user", "invite", "ada").status == 0
+    assert worker.here("user", "list", status=3).status == 3

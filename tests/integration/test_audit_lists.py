@@ -277,12 +277,10 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("words", HOSTILE)
-async def test_what_is_searched_for_is_text_and_never_sql(filled: Database, words: str) -> None:
-    for facet in set(FACETS) - {"week"}:
-        wanted: dict[str, Any] = {facet: (words,)}
-        assert await every(filled, ThreadFilter(**wanted)) == []
-    with pytest.raises(UsageError, match="ISO week"):
-        await every(filled, ThreadFilter(week=(words,)))
-    await every(filled, ThreadFilter(text=words))
+async def test_what_is_searched_for_is_text_and_never_sql(filled: Database) -> None:
+    for words in HOSTILE:
+        for facet in FACETS:
+            wanted: dict[str, Any] = {facet: (words,)}
+            assert await every(filled, ThreadFilter(**wanted)) == []
+        await every(filled, ThreadFilter(text=words))
     assert len(await every(filled, ThreadFilter())) == 60
