@@ -1,8 +1,9 @@
 """The database's roles with the least rights that each process needs.
 
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
-`medlive_web` reads, and writes accounts, saved views, download counts and what is logged of them. Neither owns a table, so neither can alter one,
-switch off the triggers that keep frozen rows, or empty one; where rows are only added, neither may change a row.
+`medlive_web` reads, and writes accounts, saved views, download counts and what is logged of them. Neither owns a
+table, so neither can alter one, switch off the triggers that keep frozen rows, or empty one; where rows are only
+added, neither may change a row.
 """
 
 from typing import Final
