@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
 JsonOption = Annotated[bool, Option("--json", help="Print the result as JSON.")]
 ThreadArgument = Annotated[str, Argument(metavar="SOURCE/ID", help="E.g. icliniq/a1b2.")]
+DecisionOption = Annotated[int | None, Option(metavar="N", help="Show this decision, not the latest.")]
 ReplaceOption = Annotated[bool, Option("--replace", help="Overwrite an existing file.")]
 
 Choice = TypeVar("Choice", bound=StrEnum)

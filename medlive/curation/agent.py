@@ -40,9 +40,10 @@ class AgentFailure(Exception):
 class Agent:
     """Asks one engine on behalf of one role, in one thread's language."""
 
-    def __init__(self, engine: Engine, journal: list[Call], language: str) -> None:
-        """`journal` gets every call; the agents of one thread share it."""
-        self.identity, self.language = engine.identity, language
+    def __init__(self, engine: Engine, journal: list[Call], language: str, first_round: int = 0) -> None:
+        """`journal` gets every call; the agents of one thread share it. Stored replies of rounds before
+        `first_round` are not replayed."""
+        self.identity, self.language, self._first_round = engine.identity, language, first_round
         self._asker = _ASKERS.get(engine) or _ASKERS.setdefault(engine, Asker(engine, allow_unpinned=False))
         self._journal = journal
 
@@ -65,7 +66,7 @@ class Agent:
         """
         task, prompt = reply_type.task, load_prompt(reply_type.__module__.rpartition(".")[0], reply_type.task)
         request = Request(task, prompt, {"language": self.language, **inputs}, _schema(reply_type))
-        for round_ in range(MAX_ROUNDS):
+        for round_ in range(self._first_round, self._first_round + MAX_ROUNDS):
             request = replace(request, round=round_)
             try:
                 asked = await self._asker.ask(request, read_as(reply_type, request, check))

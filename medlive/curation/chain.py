@@ -4,10 +4,11 @@ from collections.abc import Awaitable, Collection, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from datetime import date
 from functools import partial
+from types import MappingProxyType
 from typing import Any
 
 from medlive.curation import controller, screener, validator
-from medlive.curation.agent import Agent, AgentFailure
+from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
 from medlive.curation.controller import ElementControl
 from medlive.curation.cross_examination import cross_examine
 from medlive.curation.elements import visible_messages
@@ -20,6 +21,8 @@ from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
 
 ROLES = ("screener", "validator", "controller", "reader")
+RERUNS = (Stage.SCREENER, Stage.VALIDATOR, Stage.CONTROLLER)
+"""The stages that can be run again, each with those after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,7 @@ async def curate(
     *,
     run_date: date,
     overruled: Collection[Reason] = (),
+    first_rounds: Mapping[str, int] = MappingProxyType({}),
 ) -> Curation:
     """Curate a thread. Failures of an engine are outcomes, not errors.
 
@@ -57,11 +61,21 @@ async def curate(
         respondents: An engine for each role of ROLES.
         run_date: Evidence published later is not cited.
         overruled: Reasons for which a person does not want the thread rejected: the chain goes on.
+        first_rounds: Role → the first round that it is asked in, where that is not 0 (`asked_afresh`).
     """
     engines = {role: respondents[role].identity.as_json() for role in ROLES}
     state = Curation(thresholds=settings.thresholds, engines=engines, overruled=tuple(sorted(overruled)))
-    chain = _Chain(thread, language, respondents, settings, state, retriever, run_date)
+    chain = _Chain(thread, language, respondents, settings, state, retriever, run_date, first_rounds)
     return await chain.finish(chain.run())
+
+
+def asked_afresh(stage: Stage, number: int) -> dict[str, int]:
+    """Role → first round, for the roles of a stage and of the later ones, who are then asked anew.
+
+    What the earlier stages replied is replayed. `number` (from 1) tells each such run from every other.
+    """
+    later = [role.value for role in Stage][list(Stage).index(stage) :]
+    return dict.fromkeys([*later, "reader"], number * MAX_ROUNDS)
 
 
 async def curate_without_element(
@@ -127,12 +141,14 @@ class _Chain:
     state: Curation
     retriever: Retriever | None = None
     run_date: date | None = None
+    first_rounds: Mapping[str, int] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     control: ElementControl | None = None
     consult: str = ""
 
     def _agent(self, role: str) -> Agent:
-        return Agent(self.respondents[role], self.calls, self.language)
+        first = self.first_rounds.get(role, 0)
+        return Agent(self.respondents[role], self.calls, self.language, first)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
         """Await the work; a failure of an agent becomes the outcome, and the calls are added."""

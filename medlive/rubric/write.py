@@ -7,6 +7,7 @@ Source: LiveMedBench §3.3; docs/method.md §1.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from pydantic import Field, StringConstraints
@@ -190,16 +191,22 @@ def _criteria(reply: RubricReply) -> tuple[Criterion, ...]:
 
 
 async def complete_case(
-    curation: Curation, language: str, respondents: Mapping[str, Engine]
+    curation: Curation,
+    language: str,
+    respondents: Mapping[str, Engine],
+    first_rounds: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Curation, Rubric | None]:
     """A kept or held curation with its rubric, and both without identifiers of people.
 
-    `respondents` has the roles "rubric" and "reader". The curation is held where the rubric stays faulty or a name
-    could not be removed; it failed, and has no rubric, when an engine gave no usable reply.
+    `respondents` has the roles "rubric" and "reader", `first_rounds` is as for `curate`. The curation is held
+    where the rubric stays faulty or a name could not be removed; it failed, and has no rubric, when an engine gave
+    no usable reply.
     """
     text, journal = curation.text, list(curation.calls)
     assert text is not None
-    writer, reader = (Agent(respondents[role], journal, language) for role in ("rubric", "reader"))
+    writer, reader = (
+        Agent(respondents[role], journal, language, first_rounds.get(role, 0)) for role in ("rubric", "reader")
+    )
     engines = {**curation.engines, "rubric": writer.identity.as_json()}
     try:
         rubric, faults = await write_rubric(text, curation.side(Side.ADVICE), writer=writer, reviewer=reader)

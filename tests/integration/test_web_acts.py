@@ -62,6 +62,8 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
         done = await act(admin, subject, name, reason)
         assert (done.status_code, done.headers["Location"]) == (303, f"/acts/{subject}")
         assert await status_of(database, held) == status
+    assert (await act(admin, subject, "curate_again", "Why?", stage="rubric")).status_code == 422
+    assert (await act(admin, subject, "curate_again", "Anew.", stage="validator")).status_code == 303
     async with database.begin() as session:
         jobs = await session.scalar(text("SELECT count(*) FROM procrastinate_jobs WHERE status = 'todo'"))
     assert jobs == 1
@@ -69,6 +71,7 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
         ("approve", f"case:{held}", "Fine."), ("reject", f"case:{held}", "No."),
         ("confirm", f"case:{held}", "Indeed."), ("approve", f"case:{held}", "Yes."),
         ("confirm", f"case:{held}", "So be it."), ("curate_again", "thread:test/1", "New index."),
+        ("curate_again", "thread:test/1", "Anew."),
     ]  # fmt: skip
     assert {entry[0] for entry in await logged(database)} == {"ada"}
     assert "So be it." in (await admin.get(f"/acts/{subject}")).text

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import JsonOption, ThreadArgument, split_name
+from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, one_of, split_name
 from medlive.cli.output import attributes, print_result, print_table, say, with_database, with_session
 from medlive.config import Settings
-from medlive.curation.model import Reason
+from medlive.curation.model import Reason, Stage
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 app = typer.Typer(no_args_is_help=True)
 
 CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
+SubjectArgument = Annotated[str, Argument(metavar="CASE|SOURCE/ID", help="The case, or the thread.")]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
 ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
 
@@ -51,12 +52,12 @@ def _print_held(found: "Sequence[HeldCase]") -> None:
 
 
 @app.command()
-def show(case_id: CaseArgument, as_json: JsonOption = False) -> None:
+def show(case_id: CaseArgument, decision: DecisionOption = None, as_json: JsonOption = False) -> None:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
     from medlive.cli.audit.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
-    found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id))
+    found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id, decision=decision))
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
     print_result(found, as_json, lambda: show_thread(name, found))
 
@@ -122,6 +123,63 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
     source, thread_id = split_name(thread)
     done = with_database(lambda database, _: overrule_rejection(database, source, thread_id, reason, by=by))
     print(f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it")
+
+
+@app.command()
+def redact(
+    case_id: CaseArgument,
+    words: Annotated[str, Argument(help="The words, as they stand in the case.")],
+    reason: ReasonOption,
+    by: ByOption = None,
+) -> None:
+    """Replace words by [redacted] in every text of a case, as a new revision. Frozen snapshots keep them."""
+    from medlive.service.curation.review import redact_case
+
+    done = with_database(lambda database, _: redact_case(database, case_id, words, reason, by=by))
+    print(f"{case_id} has revision {done.revision}")
+
+
+@app.command()
+def confirm(subject: SubjectArgument, reason: ReasonOption, by: ByOption = None) -> None:
+    """Note that a ready or rejected case, or the rejection of a thread, is right as it is."""
+    from medlive.service.curation.review import confirm_case, confirm_rejection
+
+    async def work(database: "Database", settings: Settings) -> None:
+        if "/" in subject:
+            await confirm_rejection(database, *split_name(subject), reason, by=by)
+        else:
+            await confirm_case(database, subject, reason, by=by)
+
+    with_database(work)
+    print(f"{subject} is confirmed")
+
+
+@app.command("curate-again")
+def curate_again(
+    subject: SubjectArgument,
+    reason: ReasonOption,
+    stage: Annotated[
+        str | None, Option(help="Ask screener, validator or controller, and the later stages, anew.")
+    ] = None,
+    by: ByOption = None,
+) -> None:
+    """Queue a thread, or a case's, for `medlive curate` or a worker. The decision before stays, and is shown.
+
+    Without --stage, replies are replayed: nothing comes of it where prompts, engines and evidence are the same.
+    """
+    from medlive.curation.chain import RERUNS
+    from medlive.service.curation.review import curate_again, thread_of_case
+
+    wanted = None if stage is None else one_of("--stage", Stage, stage)
+    if wanted not in (None, *RERUNS):
+        raise UsageError(f"--stage {stage}: choose {', '.join(RERUNS)}")
+
+    async def work(database: "Database", settings: Settings) -> None:
+        thread = split_name(subject) if "/" in subject else await thread_of_case(database, subject)
+        await curate_again(database, *thread, reason, stage=wanted, by=by)
+
+    with_database(work)
+    print(f"{subject} is queued: the next `medlive curate` decides it again")
 
 
 @app.command("drop-element")

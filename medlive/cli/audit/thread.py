@@ -6,7 +6,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.audit.listing import Places, View, Window, print_list
-from medlive.cli.options import JsonOption, ThreadArgument, grouped, split_name
+from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, grouped, split_name
 from medlive.cli.output import pick, print_json, print_result, print_table, with_database, with_session
 from medlive.errors import CheckFailed
 
@@ -25,13 +25,15 @@ def list_(places: Places, window: Window, view: View) -> None:
 
 
 @app.command()
-def show(thread: ThreadArgument, as_json: JsonOption = False) -> None:
+def show(thread: ThreadArgument, decision: DecisionOption = None, as_json: JsonOption = False) -> None:
     """Show a thread, its filter verdicts, elements with quotes, evidence verdicts, checks, case and rubric."""
     from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 
     source, thread_id = split_name(thread)
     try:
-        found: dict[str, Any] = with_session(lambda session: inspect_thread(session, source, thread_id))
+        found: dict[str, Any] = with_session(
+            lambda session: inspect_thread(session, source, thread_id, decision=decision)
+        )
     except ThreadTakenDown as gone:
         if as_json:
             taken_down = {"at": gone.taken_down_at.isoformat(), "reason": gone.reason}
@@ -64,6 +66,10 @@ def show_thread(name: str, found: dict[str, Any]) -> None:
         print_table(["rejected for", "overruled because", "by"], rows, title="Overruled")
     if found["curation"]:
         _show_curation(found["curation"], found["decided"])
+    if len(found["decisions"]) > 1:
+        rows = pick(found["decisions"], "number at outcome stage reason attempt")
+        columns = ["number", "at", "outcome", "stage", "reason", "attempt"]
+        print_table(columns, rows, title="Decisions, the latest first (--decision N shows one)")
     if found["case"]:
         _show_case(found["case"], found["criteria"])
     if found["reviews"]:

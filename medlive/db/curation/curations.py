@@ -70,6 +70,12 @@ async def latest_curation(session: AsyncSession, revision_pk: int) -> tables.Cur
     return row
 
 
+async def list_curations(session: AsyncSession, revision_pk: int) -> list[tables.CurationRow]:
+    """Every decision about a thread's revision, the latest first."""
+    query = select(tables.CurationRow).where(tables.CurationRow.revision_id == revision_pk)
+    return list(await session.scalars(query.order_by(tables.CurationRow.id.desc())))
+
+
 async def revision_of(session: AsyncSession, curation_id: int) -> int:
     """The number of the thread revision that an existing curation is about."""
     return (await session.get_one(tables.CurationRow, curation_id)).revision_id

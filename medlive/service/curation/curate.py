@@ -13,12 +13,18 @@ import procrastinate
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.agent import Agent, AgentFailure
-from medlive.curation.chain import curate
+from medlive.curation.chain import asked_afresh, curate
 from medlive.curation.model import Curation, Outcome, Reason
 from medlive.curation.second_reader import redact_texts
 from medlive.db.curation import cases, curations
 from medlive.db.curation.funnel import funnel
-from medlive.db.curation.reviews import overruled_revisions, overrules_of, save_scan, unscanned_cases
+from medlive.db.curation.reviews import (
+    overruled_revisions,
+    overrules_of,
+    pending_reruns,
+    save_scan,
+    unscanned_cases,
+)
 from medlive.db.runs import CURATE, recorded_run
 from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
@@ -117,7 +123,8 @@ async def run_curation(
 async def queue_again(
     app: procrastinate.App, pipeline: Pipeline, chain_digest: str, *, max_attempts: int | None, anew: bool = False
 ) -> int:
-    """Queue failed and overruled revisions, and those that passed the filters and were never curated; how many.
+    """Queue revisions that failed, were overruled, have a stage to run again, or passed the filters and were never
+    curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
     pipelines have decided.
@@ -126,7 +133,8 @@ async def queue_again(
         failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
         overruled = await overruled_revisions(session)
-        return await defer_revisions(app, session, [*failed, *overruled, *untried])
+        again = [one.revision_id for one in await pending_reruns(session)]
+        return await defer_revisions(app, session, [*failed, *overruled, *again, *untried])
 
 
 async def curate_queued(
@@ -199,12 +207,17 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         return await curations.latest_outcome(session, revision, digest) not in (None, Outcome.FAILED)
 
     async with pipeline.database.begin() as session:
+        stored = await load_thread(session, revision)
+        name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overruled = {o.overruled for o in await overrules_of(session, revision)}
         digest = digest_json([pipeline.digest, "overruled", *sorted(overruled)]) if overruled else pipeline.digest
+        first_rounds: dict[str, int] = {}
+        for again in await pending_reruns(session, name):
+            digest = digest_json([digest, "from", again.stage.value, again.number])
+            first_rounds = asked_afresh(again.stage, again.number)
         if await is_decided(session):
             return None
-        stored = await load_thread(session, revision)
-    with bound(thread=f"{stored.thread.source}/{stored.thread.thread_id}"):
+    with bound(thread=name):
         started, rubric = now(), None
         raw = normalised(stored.thread)
         language = thread_language(raw)
@@ -213,10 +226,10 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
                 curation = await curate(
                     deidentified(raw, language), language, pipeline.respondents, pipeline.retriever,
                     pipeline.curation, run_date=started.date(),
-                    overruled=[reason for reason in Reason if reason in overruled],
+                    overruled=[reason for reason in Reason if reason in overruled], first_rounds=first_rounds,
                 )  # fmt: skip
                 if curation.outcome in (Outcome.KEPT, Outcome.HELD):
-                    curation, rubric = await complete_case(curation, language, pipeline.respondents)
+                    curation, rubric = await complete_case(curation, language, pipeline.respondents, first_rounds)
         except TimeoutError:
             detail = f"not decided within {pipeline.thread_timeout_s:g} s"
             curation = Curation(reason=Reason.ENDPOINT_UNAVAILABLE, detail=detail)

@@ -4,11 +4,12 @@ from dataclasses import asdict
 from typing import Any
 
 from medlive.db.curation.cases import case_of_thread, criteria_of, find_status
-from medlive.db.curation.curations import latest_curation, load_curation
+from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import overrules_of, reviews_of
 from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
+from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
@@ -26,16 +27,19 @@ class ThreadTakenDown(MedliveError):
         super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
 
 
-async def inspect_case(session: Session, case_id: str) -> dict[str, Any]:
+async def inspect_case(session: Session, case_id: str, *, decision: int | None = None) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
     await find_status(session, case_id)
-    return await inspect_thread(session, *await thread_of_case(session, case_id))
+    return await inspect_thread(session, *await thread_of_case(session, case_id), decision=decision)
 
 
-async def inspect_thread(session: Session, source: str, thread_id: str) -> dict[str, Any]:
-    """The thread (without identifiers), its filter verdicts, its latest curation and its case, as JSON values.
+async def inspect_thread(
+    session: Session, source: str, thread_id: str, *, decision: int | None = None
+) -> dict[str, Any]:
+    """The thread (without identifiers), its filter verdicts, a curation and its case, as JSON values.
 
-    Raises UsageError when there is no such thread, and ThreadTakenDown when it was erased.
+    The curation is the latest one, or that of the number `decision` among "decisions". Raises UsageError when
+    there is no such thread or decision, and ThreadTakenDown when it was erased.
     """
     if (takedown := await find_takedown(session, source, thread_id)) is not None:
         raise ThreadTakenDown(takedown)
@@ -55,7 +59,10 @@ async def inspect_thread(session: Session, source: str, thread_id: str) -> dict[
     verdicts = await filter_verdicts_of(session, revision)
     filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
     overruled = [asdict(o) for o in await overrules_of(session, revision)]
-    decided = await latest_curation(session, revision)
+    decisions = await list_curations(session, revision)
+    decided = next((d for d in decisions if decision in (None, d.id)), None)
+    if decided is None and decision is not None:
+        raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     curation = await load_curation(session, decided.id) if decided is not None else None
     of_case = await _case_as_json(session, stored.thread_pk)
     raw = normalised(stored.thread)
@@ -66,9 +73,16 @@ async def inspect_thread(session: Session, source: str, thread_id: str) -> dict[
         "filters": filters,
         "overruled": overruled,
         "curation": asdict(curation) if curation else None,
-        "decided": decided and {"at": decided.started_at.isoformat(), "attempt": decided.attempt,
-                                "pipeline": decided.pipeline_digest},
+        "decided": decided and _decision(decided),
+        "decisions": [_decision(one) for one in decisions],
         **of_case,
+    }  # fmt: skip
+
+
+def _decision(row: CurationRow) -> dict[str, Any]:
+    return {
+        "number": row.id, "at": row.started_at.isoformat(), "outcome": row.outcome.value, "stage": row.stage.value,
+        "reason": row.reason and row.reason.value, "attempt": row.attempt, "pipeline": row.pipeline_digest,
     }  # fmt: skip
 
 

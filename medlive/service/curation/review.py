@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from medlive.clock import now
 from medlive.curation.chain import curate_without_element
-from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side
+from medlive.curation.model import CaseText, Curation, Outcome, Reason, Side, Stage
 from medlive.db.audit_log import record
 from medlive.db.curation.cases import StoredCase, add_revision, apply_review, lock_case, set_status
 from medlive.db.curation.curations import latest_curation, load_curation, lock_revision, revision_of
@@ -273,17 +273,31 @@ async def confirm_case(database: Database, case_id: str, reason: str, *, by: str
 
 
 async def curate_again(
-    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+    database: Database,
+    source: str,
+    thread_id: str,
+    reason: str,
+    *,
+    stage: Stage | None = None,
+    by: str | None = None,
 ) -> None:
     """Queue a thread for the pipeline of today; nothing comes of it where that one decided already.
 
-    Raises UsageError for an unknown thread.
+    With `stage` (one of `RERUNS`) it is decided again in any case: the engines of that stage and of the later ones
+    are asked anew, replies of the earlier ones are replayed. The decision before stays.
+
+    Raises UsageError for an unknown thread, and with `stage` CheckFailed for one that is not decided yet.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
+    name, asked = f"{source}/{thread_id}", dict[str, Any]()
     async with open_app(database).open_async() as app, database.begin() as session:
         revision = await _latest_revision(session, source, thread_id)
+        if stage is not None:
+            if (decided := await latest_curation(session, revision)) is None:
+                raise CheckFailed(f"{name} is not decided yet: there is no {stage.value} to run again")
+            asked = {"stage": stage.value, "revision": revision, "decision": decided.id}
         await defer_revisions(app, session, [revision])
-        await record(session, Act.CURATE_AGAIN, f"thread:{source}/{thread_id}", reason, by=by)
+        await record(session, Act.CURATE_AGAIN, f"thread:{name}", reason, by=by, **asked)
 
 
 async def thread_of_case(database: Database, case_id: str) -> tuple[str, str]:
@@ -306,7 +320,8 @@ async def redact_case(
         raise UsageError("at least two characters can be redacted")
     case = await load_edit(database, case_id)
     criteria = tuple(
-        c.model_copy(update={"criterion": c.criterion.replace(words, REDACTED)}) for c in case.criteria or ()
+        c.model_copy(update={k: v.replace(words, REDACTED) for k in ("criterion", "fact") if (v := getattr(c, k))})
+        for c in case.criteria or ()
     )
     texts = {k: v.replace(words, REDACTED) for k in ("narrative", "query", "advice") if (v := getattr(case, k))}
     edit = CaseEdit(**texts, criteria=criteria)

@@ -4,6 +4,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from medlive.curation.chain import RERUNS
+from medlive.curation.model import Stage
 from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
@@ -17,7 +19,6 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.APPROVE: "Approve for the next freeze",
     Act.REJECT: "Reject",
     Act.OVERRULE: "Overrule the rejection",
-    Act.CURATE_AGAIN: "Curate again",
     Act.DISPUTE: "Dispute",
     Act.WITHDRAW: "Withdraw",
     Act.TAKE_DOWN: "Take the thread down for good",
@@ -32,22 +33,24 @@ class Actions:
     subject: str  # case/ID or thread/SOURCE/ID: the end of the form's address
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
     criteria: tuple[str, ...] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
+    again: bool = False  # Whether it can be curated again
     back: str = ""  # Where an act leads to; "": the subject's own page
     labels: Mapping[Act, str] = field(default_factory=lambda: LABELS)
     kinds: tuple[str, ...] = KINDS
+    stages: tuple[str, ...] = tuple(RERUNS)
 
 
 def case_actions(account: Account, case_id: str, status: str, criteria: tuple[str, ...]) -> Actions | None:
     """The acts on a case; None for who may not act."""
-    by_status = {
+    by_status: Mapping[str, tuple[Act, ...]] = {
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
         CaseStatus.READY: (Act.CONFIRM, Act.REJECT),
         CaseStatus.REJECTED: (Act.APPROVE, Act.CONFIRM),
     }
     if not account.may(Role.ADMIN):
         return None
-    plain = (*by_status[CaseStatus(status)], Act.CURATE_AGAIN) if status in by_status else ()
-    return Actions(f"case/{case_id}", plain, criteria if plain else ())
+    plain = by_status.get(CaseStatus(status), ())
+    return Actions(f"case/{case_id}", plain, criteria if plain else (), again=bool(plain))
 
 
 def thread_actions(account: Account, source: str, thread_id: str, outcome: str, back: str) -> Actions | None:
@@ -55,7 +58,7 @@ def thread_actions(account: Account, source: str, thread_id: str, outcome: str, 
     if not account.may(Role.ADMIN):
         return None
     rejected = (Act.CONFIRM, Act.OVERRULE) if outcome == "rejected" else ()
-    return Actions(f"thread/{source}/{thread_id}", (*rejected, Act.CURATE_AGAIN, Act.TAKE_DOWN), back=back)
+    return Actions(f"thread/{source}/{thread_id}", (*rejected, Act.TAKE_DOWN), again=True, back=back)
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +72,7 @@ class Asked:
     criterion: str | None = None
     kind: str = ""
     words: str = ""
+    stage: str = ""
 
     @property
     def thread(self) -> tuple[str, str]:
@@ -99,10 +103,10 @@ async def _confirm_case(asked: Asked) -> None:
 
 
 async def _curate_case_again(asked: Asked) -> None:
-    from medlive.service.curation.review import curate_again, thread_of_case
+    from medlive.service.curation.review import thread_of_case
 
     thread = await thread_of_case(asked.site.database, asked.subject)
-    await curate_again(asked.site.database, *thread, asked.reason, by=asked.by)
+    await _curate_again(replace(asked, subject="/".join(thread)))
 
 
 async def _dispute(asked: Asked) -> None:
@@ -143,7 +147,10 @@ async def _overrule(asked: Asked) -> None:
 async def _curate_again(asked: Asked) -> None:
     from medlive.service.curation.review import curate_again
 
-    await curate_again(asked.site.database, *asked.thread, asked.reason, by=asked.by)
+    if asked.stage and asked.stage not in RERUNS:
+        raise UsageError(f"unknown stage {asked.stage[:40]!r}")
+    stage = Stage(asked.stage) if asked.stage else None
+    await curate_again(asked.site.database, *asked.thread, asked.reason, stage=stage, by=asked.by)
 
 
 async def _take_down(asked: Asked) -> None:

@@ -108,13 +108,14 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
 @router.post("/{kind}/{subject:path}")
 async def act(
     request: Request, site: SiteOf, account: Admin, kind: Kind, subject: str,
-    act: Text = "", reason: Text = "", criterion: Text = "", type: Text = "", words: Text = "", back: Text = "",
+    act: Text = "", reason: Text = "", criterion: Text = "", type: Text = "", words: Text = "", stage: Text = "",
+    back: Text = "",
 ) -> Response:  # fmt: skip
     """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
     try:
         if not reason.strip():
             raise UsageError("an act needs a reason")
-        await perform(kind, act, Asked(site, account.name, subject, reason.strip(), criterion, type, words))
+        await perform(kind, act, Asked(site, account.name, subject, reason.strip(), criterion, type, words, stage))
     except MedliveError as error:
         raise HTTPException(422, _sentence(error)) from error
     return RedirectResponse(local_path(back or f"/acts/case/{subject}"), 303)

@@ -101,6 +101,7 @@ class ThreadPage(Page):
     advice: Sequence[Advice]
     loose: Sequence[Mapping[str, Any]]  # Criteria of no advice above
     calls: Sequence[Call]
+    decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
     entries: Sequence[LogEntry]  # What people did to it

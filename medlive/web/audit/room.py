@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final, Literal
 
-from fastapi import APIRouter, Depends, Form, HTTPException, Request
+from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from medlive.db.accounts import Account
@@ -29,6 +29,8 @@ AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
 SiteOf = Annotated[Site, Depends(site_of)]
 Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
 Text = Annotated[str, Form()]
+Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
+"""The number of an earlier decision to show; None: the latest."""
 _LINKS: Final = [(table.title, f"/audit/{name}") for name, table in TABLES.items()]
 _FIGURES: Final = {"weeks": draw_weeks, "funnel": draw_funnel}
 
@@ -78,20 +80,24 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
 
 
 @router.get("/cases/{case_id}")
-async def show_case(request: Request, site: SiteOf, account: Viewer, case_id: str) -> Response:
+async def show_case(
+    request: Request, site: SiteOf, account: Viewer, case_id: str, decision: Decision = None
+) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_case(session, case_id)
+            found = await inspect_case(session, case_id, decision=decision)
         return render(request, await load_thread_page(session, found, account, request.url, of_case=True))
 
 
 @router.get("/threads/{source}/{thread_id:path}")
-async def show_thread(request: Request, site: SiteOf, account: Viewer, source: str, thread_id: str) -> Response:
+async def show_thread(
+    request: Request, site: SiteOf, account: Viewer, source: str, thread_id: str, decision: Decision = None
+) -> Response:
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_thread(session, source, thread_id)
+            found = await inspect_thread(session, source, thread_id, decision=decision)
         return render(request, await load_thread_page(session, found, account, request.url, of_case=False))
 
 

@@ -59,6 +59,10 @@ async def load_thread_page(
         advice=advice,
         loose=[c for rest in criteria.values() for c in rest],
         calls=[Call(call, replies.get(call["request_digest"])) for call in curation["calls"]],
+        decision_links={
+            d["number"]: str(url.include_query_params(decision=d["number"]).replace(scheme="", netloc=""))
+            for d in found["decisions"]
+        },
         revisions=[_step(*pair) for pair in pairwise(revisions)][::-1],
         memberships=await list_memberships(session, case_id) if case_id else [],
         entries=await list_entries(session, subject=subject),
