@@ -238,8 +238,8 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         assert "Checked." in instance.here("review", "show", held).out
         instance.here("review", "confirm", held, "--reason", "Indeed.", "--by", "Bo")
         assert "kept" not in instance.here("review", "confirm", "test/1", "--reason", "No.", status=1).out
-        told = instance.here("review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo")
-        assert "revision 2" in told.out
+        done = instance.here("review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo")
+        assert "revision 2" in done.out
         assert "dry cough" not in str(instance.here("review", "edit", held).json)
         log = instance.here("audit", "log", "--json").json
         assert [(e["action"], e["by"]) for e in reversed(log)] == [
