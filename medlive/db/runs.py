@@ -109,6 +109,7 @@ class Evaluation:
     snapshot_version: str
     model: str
     grader: str
+    path: str
     scores: Mapping[str, Any]
     """`metric`, and `overall` with `mean`, `low`, `high` (shares from 0 to 1, or None) and `n` cases."""
 

@@ -10,7 +10,7 @@ from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.curation.model import CaseText
 from medlive.db.curation.cases import is_latest_case
-from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Session
 from medlive.db.tables.people import Stratum, StudyItemRow, StudyKind, StudyRatingRow, StudyRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, SnapshotMemberRow
@@ -24,6 +24,8 @@ class Study:
     name: str
     kind: StudyKind
     version: str | None  # The snapshot whose cases were drawn; None: the ready cases
+    run: str | None  # The folder of the run whose answers are rated; None: cases are rated
+    grader: str | None  # Who graded the run
     stratum: Stratum
     seed: int
     raters: tuple[str, ...]
@@ -46,7 +48,7 @@ class Candidate:
 
 @dataclass(frozen=True, slots=True)
 class StudyItem:
-    """One aspect of one revision of a case."""
+    """One aspect of one revision of a case, or one criterion of a model's answer to it."""
 
     item: str
     position: int  # From 1
@@ -54,6 +56,8 @@ class StudyItem:
     revision: int
     aspect: str
     criterion_id: str | None  # Within its case; None: another aspect
+    answer: str | None = None  # The model's; None: the case is rated
+    verdict: bool | None = None  # Whether the grader found the criterion met
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,15 +94,16 @@ async def list_candidates(session: Session, version: str | None) -> list[Candida
 
 async def add_study(session: Session, study: Study, items: Sequence[StudyItem]) -> None:
     """Store a study with its items. Raises UsageError for a name that is taken."""
-    if await session.get(StudyRow, study.name) is not None:
+    values = row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())
+    made = upsert(StudyRow).values(values).on_conflict_do_nothing().returning(StudyRow.name)
+    if await session.scalar(made) is None:
         raise UsageError(f"there is a study {study.name} already")
-    await add_row(session, StudyRow(**row_of(StudyRow, study, raters=list(study.raters), created_at=func.now())))
     await insert_rows(session, StudyItemRow, [row_of(StudyItemRow, item, study=study.name) for item in items])
 
 
-async def find_study(session: Session, name: str) -> Study:
-    """A study by its name. Raises UsageError."""
-    if (row := await session.get(StudyRow, name)) is None:
+async def find_study(session: Session, name: str, *, lock: bool = False) -> Study:
+    """A study by its name, which with `lock` nobody closes before the session's end. Raises UsageError."""
+    if (row := await session.get(StudyRow, name, with_for_update={"read": True} if lock else None)) is None:
         raise UsageError(f"unknown study {name[:80]!r}")
     return read(Study, row)
 
@@ -109,9 +114,11 @@ async def list_studies(session: Session) -> list[Study]:
     return [read(Study, row) for row in rows]
 
 
-async def close_study(session: Session, name: str) -> None:
-    """Let nobody rate any more."""
-    await session.execute(update(StudyRow).where(StudyRow.name == name).values(closed_at=func.now()))
+async def close_study(session: Session, name: str) -> bool:
+    """Let nobody rate any more; False for a study that is closed."""
+    statement = update(StudyRow).where(StudyRow.name == name, StudyRow.closed_at.is_(None))
+    closed = statement.values(closed_at=func.now()).returning(StudyRow.name)
+    return await session.scalar(closed) is not None
 
 
 async def items_of(session: Session, study: str) -> list[StudyItem]:

@@ -1,26 +1,42 @@
-"""Studies of cases by people: drawn by their seed, rated blind, evaluated as by `eval meta --quality`."""
+"""Studies by people, of cases or of a grader: drawn by a seed, rated blind, evaluated as by `eval meta`."""
 
+import asyncio
 import random
+import re
 from collections import defaultdict
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
 
 from medlive.db import studies
 from medlive.db.accounts import list_accounts
 from medlive.db.audit_log import record
+from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
 from medlive.db.studies import Candidate, RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act, Stratum, StudyKind
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.agreement.case_ratings import ASPECTS, AspectQuality, Item, aspect_figures, case_items
+from medlive.evaluation.agreement.meta import agreed_codes
+from medlive.evaluation.agreement.reliability import ABSENT, Panel, Reliability, code_of, reliability
+from medlive.evaluation.agreement.sheets import items_of
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.scoring.graded import GradedRun, load_graded
 
 ASPECTS_OF = {
     StudyKind.CASE_QUALITY: ("narrative_and_query", "advice"),
     StudyKind.CRITERION_VALIDITY: ("criterion",),
+    StudyKind.GRADER_CHECK: (),
 }
+SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
+"""The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
 _MOST_COMMENT = 2_000
+_MOST_SEED = 2**31 - 1
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +54,10 @@ class Results:
 
     items: int
     progress: dict[str, int]  # Rater → items rated
-    aspects: tuple[AspectQuality, ...]  # Over what two raters rated
+    aspects: tuple[AspectQuality, ...]  # Of cases, over what two raters rated
+    grading: Reliability | None  # Of a grader, as `eval meta --human` has it; None: nothing is rated
     disagreements: tuple[Disagreement, ...]  # Of the items that all raters rated
+    overturned: tuple[StudyItem, ...]  # What all raters, two or more, decided against the grader
 
     @property
     def is_rated(self) -> bool:
@@ -50,10 +68,14 @@ class Results:
 async def start_study(database: Database, study: Study, sample: int) -> int:
     """Draw a study's cases and store it; return how many items each rater gets.
 
+    The answers of a grader check are those of a run that `eval score` recorded, and its cases the snapshot's.
+
     Raises:
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
-            not rate, or no case to draw.
+            not rate, no run that can be read, or no case to draw.
     """
+    if not _NAME.fullmatch(study.name) or not 0 <= study.seed <= _MOST_SEED:
+        raise UsageError("a name has up to 64 of a-z, 0-9 and -, a seed is from 0 to 2,147,483,647")
     people = {*study.raters, *([study.adjudicator] if study.adjudicator else [])}
     if len(set(study.raters)) < 2 or len(people) < len(study.raters) + bool(study.adjudicator):
         raise UsageError("a study needs two raters or more, each once, and another one as adjudicator")
@@ -61,23 +83,65 @@ async def start_study(database: Database, study: Study, sample: int) -> int:
         able = {a.name for a in await list_accounts(session) if a.may(Role.REVIEWER) and a.disabled_at is None}
         if unable := sorted(people - able):
             raise UsageError(f"no account that may rate: {', '.join(unable)}")
-        drawn = draw(await studies.list_candidates(session, study.version), sample, study.stratum, study.seed)
+        run = None
+        if study.kind is StudyKind.GRADER_CHECK:
+            run, version, grader = await _recorded_run(session, study.run)
+            study = replace(study, version=version, grader=grader)
+        candidates = await studies.list_candidates(session, study.version)
+        if run is not None:
+            candidates = [c for c in candidates if set(run.verdicts(c.case_id).values()) - {None}]
+        drawn = draw(candidates, sample, study.stratum, study.seed)
         if not drawn:
             raise UsageError("no case to draw from")
         cases = await studies.read_revisions(session, [(c.case_id, c.revision) for c in drawn])
-        found = [
-            (candidate, item)
-            for candidate in drawn
-            for item in case_items(_as_evaluated(candidate.case_id, cases[candidate.case_id, candidate.revision]))
-            if item.aspect in ASPECTS_OF[study.kind]
-        ]
-        items = [
-            StudyItem(item.id, n, c.case_id, c.revision, item.aspect, _criterion_id(item))
-            for n, (c, item) in enumerate(found, 1)
-        ]
+        evaluated = [_as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn]
+        revisions = {c.case_id: c.revision for c in drawn}
+        found = _case_items(study, evaluated, revisions) if run is None else _verdicts(run, evaluated, revisions)
+        items = [replace(item, position=n) for n, item in enumerate(found, 1)]
         await studies.add_study(session, study, items)
         await record(session, Act.START_STUDY, f"study:{study.name}", by=study.created_by, items=len(items))
     return len(items)
+
+
+async def _recorded_run(session: Session, path: str | None) -> tuple[GradedRun, str, str]:
+    """A recorded run as it was graded, its snapshot and its grader. Raises UsageError."""
+    version = next((e.snapshot_version for e in await list_evaluations(session) if e.path == path), None)
+    if path is None or version is None:
+        raise UsageError("a grader check needs a run that medlive eval score recorded")
+    try:
+        run = await asyncio.to_thread(load_graded, Path(path))
+    except (OSError, MedliveError) as error:
+        raise UsageError(f"the run cannot be read on this machine: {error}") from error
+    if run.grader is None:
+        raise UsageError("nothing is graded in this run")
+    return run, version, run.grader.model
+
+
+def _case_items(
+    study: Study, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
+) -> Iterator[StudyItem]:
+    """What is rated of cases."""
+    for item in (item for case in cases for item in case_items(case)):
+        if item.aspect in ASPECTS_OF[study.kind]:
+            case_id = item.case.case_id
+            yield StudyItem(item.id, 0, case_id, revisions[case_id], item.aspect, _criterion_id(item))
+
+
+def _verdicts(
+    run: GradedRun, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
+) -> Iterator[StudyItem]:
+    """What is rated of a run's answers: each criterion that the grader decided. Raises UsageError."""
+    questions = {case.case_id: case.question for case in cases}
+    for item in items_of(run.run.cases, run.answers):
+        case_id, verdict = item.case.case_id, run.verdicts(item.case.case_id).get(item.criterion.id)
+        if case_id not in questions or verdict is None:
+            continue
+        if item.case.question != questions[case_id]:
+            raise UsageError(f"the run's case {case_id} is not as the snapshot has it")
+        yield StudyItem(
+            item.id, 0, case_id, revisions[case_id], "verdict", item.criterion.id.removeprefix(f"{case_id}-"),
+            item.answer.response, verdict,
+        )  # fmt: skip
 
 
 def draw(candidates: Sequence[Candidate], sample: int, stratum: Stratum, seed: int) -> list[Candidate]:
@@ -111,10 +175,11 @@ async def rate(database: Database, study: Study, rater: str, position: int, rati
     """
     async with database.begin() as session:
         results = await evaluate(session, study) if rater == study.adjudicator else None
+        study = await studies.find_study(session, study.name, lock=True)  # Nobody closes it meanwhile
         item = next((i for i in await studies.items_of(session, study.name) if i.position == position), None)
         if item is None:
             raise UsageError(f"study {study.name} has no item {position}")
-        values = ASPECTS[item.aspect]
+        values = SCALES[item.aspect]
         if rating not in ("", *map(str, range(values))):
             raise UsageError(f"a rating of this is a whole number from 0 to {values - 1}")
         if len(comment) > _MOST_COMMENT:
@@ -137,24 +202,50 @@ async def evaluate(session: Session, study: Study) -> Results:
         item: {rater: r.rating for rater in study.raters if (r := by.get(rater)) and r.rating is not None}
         for item, by in given.items()
     }
-    disagreements = []
+    disagreements, overturned = [], []
     for item in items:
         ratings = tuple(given[item.item][rater] for rater in study.raters if rater in given[item.item])
         values = {rating.rating for rating in ratings}
         if len(ratings) == len(study.raters) and (len(values) > 1 or None in values):
             disagreements.append(Disagreement(item, ratings, given[item.item].get(study.adjudicator or "")))
+        elif len(ratings) == len(study.raters) and values == {not item.verdict} and item.verdict is not None:
+            overturned.append(item)
     progress = {rater: sum(rater in given[i.item] for i in items) for rater in study.raters}
-    figures = aspect_figures(map(_as_rated, items), {i: by for i, by in decided.items() if by}, study.raters)
+    decided = {item: by for item, by in decided.items() if by}
+    figures = aspect_figures(map(_as_rated, items), decided, study.raters)
     aspects = tuple(figure for figure in figures if figure.aspect in ASPECTS_OF[study.kind])
-    return Results(len(items), progress, aspects, tuple(disagreements))
+    settled = {item: r.rating for item, by in given.items() if (r := by.get(study.adjudicator or ""))}
+    grading = _grading(study, [i for i in items if i.item in decided and i.answer is not None], decided, settled)
+    return Results(len(items), progress, aspects, grading, tuple(disagreements), tuple(overturned))
+
+
+def _grading(
+    study: Study,
+    items: Sequence[StudyItem],
+    decided: Mapping[str, Mapping[str, int | None]],
+    settled: Mapping[str, int | None],
+) -> Reliability | None:
+    """How far the grader, the raters and the adjudicator agree on what was rated."""
+    if not items:
+        return None
+    codes = np.array([[_code(decided[item.item].get(rater)) for rater in study.raters] for item in items])
+    decisions = np.array([_code(settled.get(item.item)) for item in items])
+    places = {case_id: n for n, case_id in enumerate(dict.fromkeys(item.case_id for item in items))}
+    clusters = np.array([places[item.case_id] for item in items])
+    agreed = agreed_codes(codes, decisions) if study.adjudicator else None
+    panel = Panel(study.raters, codes, clusters, tuple(places), study.grader or "grader", agreed)
+    return reliability(panel, np.array([code_of(item.verdict) for item in items]))
+
+
+def _code(rating: int | None) -> int:
+    return ABSENT if rating is None else code_of(bool(rating))
 
 
 async def close(database: Database, study: Study, *, by: str) -> None:
     """Let nobody rate any more. Raises CheckFailed for a closed study."""
-    if study.closed_at is not None:
-        raise CheckFailed(f"study {study.name} is closed already")
     async with database.begin() as session:
-        await studies.close_study(session, study.name)
+        if not await studies.close_study(session, study.name):
+            raise CheckFailed(f"study {study.name} is closed already")
         await record(session, Act.CLOSE_STUDY, f"study:{study.name}", by=by)
 
 

@@ -2150,6 +2150,8 @@ CREATE TABLE studies (
     name TEXT NOT NULL,
     kind TEXT NOT NULL,
     version TEXT,
+    run TEXT,
+    grader TEXT,
     stratum TEXT NOT NULL,
     seed INTEGER NOT NULL,
     raters TEXT[] NOT NULL,
@@ -2158,7 +2160,7 @@ CREATE TABLE studies (
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     closed_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_studies PRIMARY KEY (name),
-    CONSTRAINT ck_studies_kind_known CHECK (kind IN ('case_quality', 'criterion_validity')),
+    CONSTRAINT ck_studies_kind_known CHECK (kind IN ('case_quality', 'criterion_validity', 'grader_check')),
     CONSTRAINT ck_studies_stratum_known CHECK (stratum IN ('none', 'language', 'specialty', 'theme')),
     CONSTRAINT ck_studies_name_spelling CHECK (name ~ '^[a-z0-9][a-z0-9-]{0,63}$'),
     CONSTRAINT ck_studies_adjudicator_is_another CHECK (NOT adjudicator = ANY (raters))
@@ -2168,9 +2170,13 @@ COMMENT ON TABLE studies IS 'Studies in which people rate a sample of cases';
 
 COMMENT ON COLUMN studies.name IS 'The study''s name';
 
-COMMENT ON COLUMN studies.kind IS 'case_quality or criterion_validity';
+COMMENT ON COLUMN studies.kind IS 'case_quality, criterion_validity or grader_check';
 
 COMMENT ON COLUMN studies.version IS 'The snapshot whose cases were drawn; NULL: the ready cases';
+
+COMMENT ON COLUMN studies.run IS 'The folder of the run whose answers are rated; NULL: cases are rated';
+
+COMMENT ON COLUMN studies.grader IS 'Who graded the run; NULL: cases are rated';
 
 COMMENT ON COLUMN studies.stratum IS 'By what the sample was drawn in equal numbers';
 
@@ -2194,6 +2200,8 @@ CREATE TABLE study_items (
     revision INTEGER NOT NULL,
     aspect TEXT NOT NULL,
     criterion_id TEXT,
+    answer TEXT,
+    verdict BOOLEAN,
     CONSTRAINT pk_study_items PRIMARY KEY (study, item),
     CONSTRAINT uq_study_items_study_position UNIQUE (study, position),
     CONSTRAINT fk_study_items_study FOREIGN KEY(study) REFERENCES studies (name)
@@ -2213,9 +2221,13 @@ COMMENT ON COLUMN study_items.case_id IS 'The case';
 
 COMMENT ON COLUMN study_items.revision IS 'Its revision';
 
-COMMENT ON COLUMN study_items.aspect IS 'narrative_and_query, advice or criterion';
+COMMENT ON COLUMN study_items.aspect IS 'narrative_and_query, advice, criterion or verdict';
 
 COMMENT ON COLUMN study_items.criterion_id IS 'The criterion''s id within its case; NULL: another aspect';
+
+COMMENT ON COLUMN study_items.answer IS 'The model''s answer; NULL: the case is rated';
+
+COMMENT ON COLUMN study_items.verdict IS 'Whether the grader found the criterion met; NULL: the case is rated';
 
 CREATE TABLE study_ratings (
     study TEXT NOT NULL,

@@ -8,26 +8,31 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from medlive.config import Settings
 from medlive.db.audit_log import list_entries
+from medlive.db.runs import record_evaluation
 from medlive.db.session import Database
-from medlive.db.studies import Candidate, items_of, ratings_of
+from medlive.db.studies import Candidate, Rating, find_study, items_of, ratings_of, save_rating
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum
 from medlive.db.tables.release import ReviewAction
+from medlive.digest import digest_text
 from medlive.evaluation.agreement.case_ratings import case_items
 from medlive.evaluation.cases.load import from_snapshot
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
-from medlive.service.studies import draw
+from medlive.service.studies import draw, evaluate
 from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
 from tests.integration.test_reviewing import held, settings, status_of  # noqa: F401 - fixtures
 from tests.support.instance import Instance
+from tests.support.release import fill
+from tests.support.runs import made_run
 from tests.support.web import PASSWORD, add_account, served, session_of
 
 CHROMIUM = "/usr/bin/chromium"
@@ -73,7 +78,8 @@ async def test_raters_see_neither_each_other_nor_other_studies(database: Databas
             return await browser.get(f"/review{path}", headers=people[who])
 
         for wrong in ({"raters": "ann"}, {"raters": "ann ann"}, {"raters": "ann zoe"}, {"adjudicator": "ann"},
-                      {"sample": "x"}, {"kind": "x"}, {"version": "2020.W01"}):  # fmt: skip
+                      {"sample": "x"}, {"kind": "x"}, {"version": "2020.W01"}, {"name": "A b"},
+                      {"seed": "9" * 20}):  # fmt: skip
             assert await send("ada", "studies", **FORM | wrong) == 422, wrong
         assert await send("ada", "studies", **FORM) == 303
         assert await send("ada", "studies", **FORM) == 422
@@ -115,6 +121,90 @@ async def test_raters_see_neither_each_other_nor_other_studies(database: Databas
         assert (await items_of(session, "first"), await ratings_of(session, "first")) == ([], [])
 
 
+async def test_eval_meta_reads_what_each_kind_of_study_exports(
+    database: Database, database_url: str, site: Site, tmp_path: Path
+) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
+        fill(connection, 8)
+    instance = Instance(tmp_path, database_url)
+
+    async def run(*arguments: str | Path) -> Any:
+        return (await asyncio.to_thread(lambda: instance.here(*arguments, "--json"))).json
+
+    frozen = Path((await run("snapshot", "freeze", "--week", "2026.W47"))["path"])
+    made = made_run(from_snapshot(load_snapshot(frozen)), tmp_path / "run", "model-x", 0.6, missing=False)
+    scores = {"metric": "paper", "overall": {"n": 8, "mean": 0.5, "low": None, "high": None}}
+    known: dict[str, Any] = {
+        "snapshot_version": "2026.W47",
+        "model": "model-x",
+        "grader": "judge",
+        "scores": scores,
+    }
+    async with database.begin() as session:
+        await record_evaluation(session, run_digest=digest_text("1"), path=str(made), **known)
+        await record_evaluation(session, run_digest=digest_text("2"), path=str(tmp_path), **known)
+    async with served(site) as browser:
+        people = {name: await session_of(site, await find(database, name)) for name in ("ada", "ann")}
+
+        async def get(who: str, path: str) -> str:
+            return (await browser.get(f"/review/studies/{path}", headers=people[who])).text
+
+        for path in ("", "/etc", str(tmp_path)):
+            refused = FORM | {"kind": "grader_check", "run": path}
+            answer = await browser.post("/review/studies", data=refused, headers=people["ada"])
+            assert answer.status_code == 422, path
+        for kind, count in (("case_quality", 16), ("criterion_validity", 24), ("grader_check", 24)):
+            form = FORM | {"name": kind.replace("_", "-"), "kind": kind, "sample": "8", "run": str(made)}
+            assert (
+                await browser.post("/review/studies", data=form | {"version": "2026.W47"}, headers=people["ada"])
+            ).status_code == 303
+            async with database.begin() as session:
+                study = await find_study(session, form["name"])
+                items = await items_of(session, study.name)
+                assert len(items) == count
+                for n, item in enumerate(items):  # They differ on every fifth, and once bob cannot decide
+                    for rater, rating in (
+                        ("ann", n % 3 > 0),
+                        ("bob", None if n == 5 else n % 3 > 0 and n % 5 > 0),
+                    ):
+                        given = rating if rating is None else int(rating)
+                        await save_rating(session, study.name, Rating(item.item, rater, given, ""))
+                    if n % 5 == 0:
+                        await save_rating(session, study.name, Rating(item.item, "cleo", 1, ""))
+                results = await evaluate(session, study)
+            shown = await get("ann", f"{study.name}?item=1")
+            assert not any(word in shown for word in ("model-x", "judge", str(made)))
+            files = [tmp_path / f"{kind}.csv", tmp_path / f"{kind}-settled.csv"]
+            for file, query in zip(files, ("", "?adjudicated=true"), strict=True):
+                file.write_text(await get("ada", f"{study.name}/ratings.csv{query}"))
+            if kind != "grader_check":
+                read = await run("eval", "meta", made, "--quality", files[0])
+                by_aspect = {one["aspect"]: one for one in read["aspects"]}
+                for one in results.aspects:
+                    assert one.ac1.value == pytest.approx(by_aspect[one.aspect]["ac1"]["value"])
+                    assert one.macro_f1.value == pytest.approx(by_aspect[one.aspect]["macro_f1"]["value"])
+                assert any(one.ac1.value != 1.0 for one in results.aspects)
+                continue
+            read = await run(
+                "eval", "meta", made, "--human", files[0], "--human", files[1], "--adjudicator", "cleo"
+            )
+            assert results.grading is not None
+            assert results.grading.majority is not None
+            assert read["coverage"]["graded"] == read["coverage"]["rated"] == 24
+            for name in ("people_ac1", "people_macro_f1", "grader_ac1", "grader_macro_f1"):
+                assert getattr(results.grading, name).value == pytest.approx(read["criteria"][name]["value"]), name
+            agreed = results.grading.majority
+            assert (agreed.first, agreed.equal.n) == ("adjudicated", read["criteria"]["majority"]["equal"]["n"])
+            assert agreed.macro_f1.value == pytest.approx(read["criteria"]["majority"]["macro_f1"]["value"])
+            by_hand = {i.item for n, i in enumerate(items) if n % 5 and i.verdict is not (n % 3 > 0)} | {
+                i.item for n, i in enumerate(items) if n % 15 == 0 and i.verdict
+            }
+            assert {item.item for item in results.overturned} == by_hand != set()
+            page = await get("ada", "grader-check/results")
+            assert all(f"{getattr(agreed, name).value:.3f}" in page for name in ("ac1", "macro_f1"))
+            assert page.count("every rater:") == len(by_hand)
+
+
 async def test_an_admin_who_rates_learns_nothing_before(database: Database, site: Site, held: str) -> None:
     await decide_case(database, held, ReviewAction.APPROVE, "Fine.")
     async with served(site) as browser:
@@ -123,12 +213,18 @@ async def test_an_admin_who_rates_learns_nothing_before(database: Database, site
         assert (await browser.post("/review/studies", data=form)).status_code == 303
         pages = ("/review/studies/first/results", "/review/studies/first/ratings.csv")
         for number in (1, 2, 3):
-            assert {(await browser.get(page)).status_code for page in pages} == {403}
+            assert (await browser.get(pages[1])).status_code == 403
+            assert "Disagreements" not in (await browser.get(pages[0])).text
             assert "2 –" not in (await browser.get("/review/studies/first")).text  # The scale ends at 1
             for rating, status in (("2", 422), ("1", 303)):
                 place = f"/review/studies/first/items/{number}"
                 assert (await browser.post(place, data={"rating": rating})).status_code == status
-        assert {(await browser.get(page)).status_code for page in pages} == {200}
+        # Whoever has rated everything may still change it.
+        assert "Disagreements" not in (await browser.get(pages[0])).text
+        closed = [(await browser.post("/review/studies/first/close")).status_code for _ in range(2)]
+        assert closed == [303, 422]
+        assert "Disagreements" in (await browser.get(pages[0])).text
+        assert (await browser.get(pages[1])).status_code == 200
 
 
 async def find(database: Database, name: str) -> Any:

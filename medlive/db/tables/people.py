@@ -62,10 +62,11 @@ class AuditLogRow(Base):
 
 
 class StudyKind(StrEnum):
-    """What a study asks about its cases."""
+    """What a study asks about its cases, or about answers to them."""
 
     CASE_QUALITY = "case_quality"  # Narrative with query, and advice: 0 to 2 each
     CRITERION_VALIDITY = "criterion_validity"  # Each criterion: 0 or 1
+    GRADER_CHECK = "grader_check"  # Whether a model's answer meets each criterion, which a grader decided: 0 or 1
 
 
 class Stratum(StrEnum):
@@ -88,8 +89,10 @@ class StudyRow(Base):
         CheckConstraint("NOT adjudicator = ANY (raters)", name="adjudicator_is_another"),
     )
     name: Mapped[str] = column("The study's name", primary_key=True)
-    kind: Mapped[StudyKind] = column("case_quality or criterion_validity", EnumText(StudyKind))
+    kind: Mapped[StudyKind] = column("case_quality, criterion_validity or grader_check", EnumText(StudyKind))
     version: Mapped[str | None] = column("The snapshot whose cases were drawn; NULL: the ready cases")
+    run: Mapped[str | None] = column("The folder of the run whose answers are rated; NULL: cases are rated")
+    grader: Mapped[str | None] = column("Who graded the run; NULL: cases are rated")
     stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers", EnumText(Stratum))
     seed: Mapped[int] = column("Of the sample, and of each rater's order")
     raters: Mapped[list[str]] = column("The accounts that rate", ARRAY(AnyText))
@@ -109,8 +112,10 @@ class StudyItemRow(Base):
     position: Mapped[int] = column("Its place in the study, from 1")
     case_id: Mapped[str] = column("The case")
     revision: Mapped[int] = column("Its revision")
-    aspect: Mapped[str] = column("narrative_and_query, advice or criterion")
+    aspect: Mapped[str] = column("narrative_and_query, advice, criterion or verdict")
     criterion_id: Mapped[str | None] = column("The criterion's id within its case; NULL: another aspect")
+    answer: Mapped[str | None] = column("The model's answer; NULL: the case is rated")
+    verdict: Mapped[bool | None] = column("Whether the grader found the criterion met; NULL: the case is rated")
 
 
 class StudyRatingRow(Base):

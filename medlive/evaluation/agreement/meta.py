@@ -222,7 +222,7 @@ def _criteria(
             notes.append(f"rater {rater!r} decided {n} criteria of this run: too few for figures of their own")
     numbers = {name: n for n, name in enumerate(dict.fromkeys(case_id for case_id, _ in places))}
     clusters = np.array([numbers[case_id] for case_id, _ in places], dtype=np.int_)
-    agreed = None if adjudicator is None else _agreed(codes, decisions)
+    agreed = None if adjudicator is None else agreed_codes(codes, decisions)
     found = reliability(Panel(raters, codes, clusters, tuple(numbers), name, agreed), grader, **draws)
     notes += _single_verdict_notes(found)
     return coverage, found
@@ -261,8 +261,8 @@ def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str])
     return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
 
 
-def _agreed(codes: Codes, decisions: Codes) -> Codes:
-    """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT."""
+def agreed_codes(codes: Codes, decisions: Codes) -> Codes:
+    """The adjudicator's decision, else the unanimous verdict of two or more raters; else ABSENT (items)."""
     met, not_met = (codes == MET).sum(axis=1), (codes == NOT_MET).sum(axis=1)
     unanimous = np.where((met > 1) & (not_met == 0), MET, np.where((not_met > 1) & (met == 0), NOT_MET, ABSENT))
     return np.where(decisions >= MET, decisions, unanimous)

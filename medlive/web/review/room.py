@@ -14,6 +14,7 @@ from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
 from medlive.db.harvest.harvests import SourceInfo, list_sources
+from medlive.db.runs import Evaluation, list_evaluations
 from medlive.db.studies import RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
@@ -39,8 +40,10 @@ SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     ),
     "advice": ((2, "right and safe for this patient"), (1, "acceptable"), (0, "wrong or harmful")),
     "criterion": ((1, "clinically right and relevant to this case"), (0, "not")),
+    "verdict": ((1, "the answer meets the criterion"), (0, "it does not")),
 }  # fmt: skip
-"""Aspect → what each rating means, as in `how-to-rate-cases.txt` (LiveMedBench, Tables 8 to 10)."""
+"""Aspect → what each rating means, as in `how-to-rate-cases.txt` (LiveMedBench, Tables 8 to 10)
+and `how-to-rate-answers.txt`."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +57,7 @@ class DeskPage(Page):
     quarantined: tuple[SourceInfo, ...]
     user: Account
     is_admin: bool
+    runs: tuple[Evaluation, ...]  # Whose grader may be checked; none but for admins
     kinds: tuple[str, ...] = tuple(StudyKind)
     strata: tuple[str, ...] = tuple(Stratum)
 
@@ -93,6 +97,7 @@ class ResultsPage(Page):
     cases: Mapping[tuple[str, int], RatedCase]
     settles: bool  # Whether the account is the adjudicator
     is_admin: bool
+    blind: bool  # Whether the account still rates, and is shown how far everybody is and nothing else
     scales: Mapping[str, Sequence[tuple[int, str]]] = field(default_factory=lambda: SCALES)
 
 
@@ -104,26 +109,29 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
         shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
         held, disputes = await list_held(session), await list_disputes(session)
         quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
-    page = DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), quarantined, account, is_admin)
+        runs = tuple(await list_evaluations(session)) if is_admin else ()
+    page = DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), quarantined, account, is_admin, runs)
     return render(request, page)
 
 
 @router.post("/studies")
 async def begin(
     site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
-    sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "",
+    sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "", run: Text = "",
 ) -> Response:  # fmt: skip
     """Begin a study."""
     from medlive.service.studies import start_study
 
     try:
-        values = StudyKind(kind), version.strip() or None, Stratum(stratum), int(seed)
+        what, values = StudyKind(kind), (Stratum(stratum), int(seed))
         size = int(sample)
     except ValueError as error:
         raise HTTPException(422, f"The form holds what it cannot: {error}.") from error
-    people = tuple(raters.replace(",", " ").split())
-    now = datetime.now(UTC)
-    study = Study(name.strip(), *values, people, adjudicator.strip() or None, account.name, now, None)
+    cases, answers = (None, run) if what is StudyKind.GRADER_CHECK else (version.strip() or None, None)
+    study = Study(
+        name.strip(), what, cases, answers, None, *values, tuple(raters.replace(",", " ").split()),
+        adjudicator.strip() or None, account.name, datetime.now(UTC), None,
+    )  # fmt: skip
     try:
         await start_study(site.database, study, size)
     except MedliveError as error:
@@ -180,7 +188,7 @@ async def give(
 
 @router.get("/studies/{name}/results")
 async def show_results(request: Request, site: SiteOf, account: Reviewer, name: str) -> Response:
-    """Agreement and disagreements: for admins and the adjudicator, and for none who still rates."""
+    """Agreement and disagreements: for admins and the adjudicator, and for none who may still rate."""
     from medlive.service.studies import evaluate
 
     study = await _study(site, name)
@@ -189,10 +197,9 @@ async def show_results(request: Request, site: SiteOf, account: Reviewer, name: 
         raise HTTPException(403, "The results are for the adjudicator and for admins.")
     async with site.database.begin() as session:
         results = await evaluate(session, study)
-        _check_done(account, results)
-        wanted = {(d.item.case_id, d.item.revision) for d in results.disagreements}
-        cases = await studies.read_revisions(session, wanted)
-    return render(request, ResultsPage(study, results, cases, settles, is_admin))
+        shown = [*(d.item for d in results.disagreements), *results.overturned]
+        cases = await studies.read_revisions(session, {(item.case_id, item.revision) for item in shown})
+    return render(request, ResultsPage(study, results, cases, settles, is_admin, _still_rates(account, study)))
 
 
 @router.post("/studies/{name}/close")
@@ -209,17 +216,20 @@ async def end(site: SiteOf, account: Admin, name: str) -> Response:
 
 @router.get("/studies/{name}/ratings.csv")
 async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = False) -> Response:
-    """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN --quality` reads them."""
-    from medlive.service.studies import evaluate
+    """The raters' ratings, or the adjudicator's, as `medlive eval meta RUN` reads them.
 
+    Those of cases are read by its --quality, those of a grader check by its --human.
+    """
     study = await _study(site, name)
+    if _still_rates(account, study):
+        raise HTTPException(403, "You rate here: the ratings are given out once the study is closed.")
     async with site.database.begin() as session:
-        _check_done(account, await evaluate(session, study))
         found = await studies.ratings_of(session, name)
     people = {study.adjudicator} if adjudicated else set(study.raters)
     text = io.StringIO()
     writer = csv.writer(text)
-    writer.writerow(["item", "rater", "rating"])
+    is_check = study.kind is StudyKind.GRADER_CHECK
+    writer.writerow(["item", "rater", "met" if is_check else "rating"])
     writer.writerows([r.item, r.rater, "" if r.rating is None else r.rating] for r in found if r.rater in people)
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"', "Cache-Control": "no-store"}
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
@@ -233,10 +243,9 @@ async def _study(site: Site, name: str) -> Study:
             raise HTTPException(404, error.message) from error
 
 
-def _check_done(account: Account, results: "Results") -> None:
-    """See that nobody who still rates learns what others gave. Raises HTTPException (403)."""
-    if results.progress.get(account.name, results.items) < results.items:
-        raise HTTPException(403, "You rate here: the results are shown once you have rated everything.")
+def _still_rates(account: Account, study: Study) -> bool:
+    """Whether the account must not learn what others gave, since it may still change what it gives itself."""
+    return account.name in study.raters and study.closed_at is None
 
 
 def _people(study: Study) -> tuple[str | None, ...]:
