@@ -1,9 +1,9 @@
 """The database's roles with the least rights that each process needs.
 
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
-`medlive_web` reads, and writes accounts, saved views, download counts and what is logged of them. Neither owns a
-table, so neither can alter one, switch off the triggers that keep frozen rows, or empty one; where rows are only
-added, neither may change a row.
+`medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies, and counts of
+downloads. Neither owns a table, so neither can alter one, switch off the triggers that keep frozen rows, or empty
+one; where rows are only added, neither may change a row.
 """
 
 from typing import Final
@@ -15,9 +15,21 @@ from medlive.db.migrate import IMMUTABLE, connect
 WEB: Final = "medlive_web"
 WORKER: Final = "medlive_worker"
 
-_ACCOUNTS: Final = ("accounts", "account_sessions", "sign_in_attempts")
+_ACCOUNTS: Final = ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
+_ADDED_BY_WEB: Final = (
+    "audit_log", "reviews", "overrules", "withdrawals", "case_revisions", "criteria", "study_items",
+    "thread_counts", "procrastinate_jobs", "procrastinate_events",
+)  # fmt: skip
+_CHANGED_BY_WEB: Final = {
+    "disputes": "closed_at, closed_by, resolution",
+    "studies": "closed_at",
+    "study_ratings": "rating, comment, rated_at",
+}
+"""Table → the columns that change after a row was added."""
 _MIGRATED: Final = ("alembic_version", "components")
 """What only a migration writes."""
+_LOCK: Final = "UPDATE (id)"
+"""To lock a row takes the right to change a column; the trigger refuses the change."""
 _TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename")
 
 
@@ -40,19 +52,22 @@ def _web_rights(tables: set[str]) -> dict[str, str]:
     return {
         **dict.fromkeys(tables, "SELECT"),
         **dict.fromkeys(_ACCOUNTS, "SELECT, INSERT, UPDATE, DELETE"),
+        **dict.fromkeys(_ADDED_BY_WEB, "SELECT, INSERT"),
+        **{table: f"SELECT, INSERT, UPDATE ({columns})" for table, columns in _CHANGED_BY_WEB.items()},
         "downloads": "SELECT, INSERT, UPDATE",
-        "audit_log": "SELECT, INSERT",
-        "saved_views": "SELECT, INSERT, UPDATE, DELETE",
+        "sources": "SELECT, UPDATE (quarantined_at, quarantine_reason, compared_since)",
+        "cases": "SELECT, UPDATE (status, status_reason)",
+        "thread_revisions": f"SELECT, {_LOCK}",
+        "thread_standings": "SELECT, INSERT, UPDATE",  # by the triggers of the others
     }
 
 
 def _worker_rights(tables: set[str]) -> dict[str, str]:
     return {
         **dict.fromkeys(tables - set(_ACCOUNTS), "SELECT, INSERT, UPDATE, DELETE"),
-        **dict.fromkeys(IMMUTABLE, "SELECT, INSERT"),
+        **dict.fromkeys((*IMMUTABLE, "audit_log"), "SELECT, INSERT"),
         **dict.fromkeys(_MIGRATED, "SELECT"),
-        # To lock a row takes the right to change a column; the trigger refuses the change.
-        "thread_revisions": "SELECT, INSERT, UPDATE (id)",
+        "thread_revisions": f"SELECT, INSERT, {_LOCK}",
         "bands": "SELECT, INSERT, UPDATE, DELETE, TRUNCATE",  # made anew for another scheme
     }
 

@@ -57,11 +57,14 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
     if url.password:
         reason = reason.replace(url.password, HIDDEN)
+    if getattr(getattr(error, "orig", None), "sqlstate", None) == _FORBIDDEN:
+        return DatabaseUnavailable(
+            f"the database user {url.username or ''} may not do this: {reason}",
+            hint="use the owner's URL on the command line, or see `medlive db roles`",
+        )
     return DatabaseUnavailable(
         f"the database {url.database or ''} at {host} cannot be used: {reason}",
-        hint="use the owner's URL, or see `medlive db roles`"
-        if getattr(getattr(error, "orig", None), "sqlstate", None) == _FORBIDDEN
-        else "`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
+        hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
     )
 
 

@@ -8,9 +8,11 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
+from medlive.db.roles import WEB, WORKER, grant
 from medlive.db.session import Database
 
 _NUMBERS = count(1)
@@ -29,6 +31,7 @@ def database_server() -> Iterator[str]:
                 connection.execute(f"ALTER SYSTEM SET {setting} = off")
             connection.execute("SELECT pg_reload_conf()")
         upgrade(url)
+        grant(url)
         yield url
     finally:
         embedded.stop(home)
@@ -51,6 +54,33 @@ def database_url(database_server: str) -> Iterator[str]:
 async def database(database_url: str) -> AsyncIterator[Database]:
     """The test's own database, migrated and empty."""
     database = Database.connect(database_url)
+    yield database
+    await database.aclose()
+
+
+def _login(url: str, role: str) -> Iterator[str]:
+    """The URL of a new user that has this role and nothing else."""
+    name = f"login_{role}_{next(_NUMBERS)}"
+    with psycopg.connect(plain(url), autocommit=True) as owner:
+        owner.execute(f"CREATE ROLE {name} LOGIN IN ROLE {role}")
+        yield make_url(url).set(username=name).render_as_string(hide_password=False)
+        owner.execute(f"DROP ROLE {name}")
+
+
+@pytest.fixture
+def worker_url(database_url: str) -> Iterator[str]:
+    yield from _login(database_url, WORKER)
+
+
+@pytest.fixture
+def web_url(database_url: str) -> Iterator[str]:
+    yield from _login(database_url, WEB)
+
+
+@pytest.fixture
+async def web_database(web_url: str) -> AsyncIterator[Database]:
+    """The test's own database, as the web of a deployment may use it."""
+    database = Database.connect(web_url)
     yield database
     await database.aclose()
 

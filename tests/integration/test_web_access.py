@@ -82,8 +82,10 @@ def test_public_rooms_change_nothing() -> None:
     assert {route.partition(" ")[0] for route in routes(public=True)} <= {"GET", "HEAD"}
 
 
-async def test_each_route_lets_in_who_may_and_nobody_else(database: Database, tmp_path: Path) -> None:
-    site = site_of(database, tmp_path)
+async def test_each_route_lets_in_who_may_and_nobody_else(
+    database: Database, web_database: Database, tmp_path: Path
+) -> None:
+    site = site_of(web_database, tmp_path)
     people = {None: None} | {role: await add_account(database, role.value, role) for role in Role}
     wrong = []
     async with served(site) as browser:

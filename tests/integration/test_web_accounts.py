@@ -22,8 +22,8 @@ NEW = "staple correct horse"
 
 
 @pytest.fixture
-async def browser(database: Database, tmp_path: Path) -> AsyncIterator[Browser]:
-    async with served(site_of(database, tmp_path)) as browser:
+async def browser(web_database: Database, tmp_path: Path) -> AsyncIterator[Browser]:
+    async with served(site_of(web_database, tmp_path)) as browser:
         yield browser
 
 

@@ -20,9 +20,11 @@ from tests.support.web import Browser, add_account, hidden_fields, served, sessi
 
 
 @pytest.fixture
-async def admin(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+async def admin(
+    database: Database, web_database: Database, settings: Settings, tmp_path: Path
+) -> AsyncIterator[Browser]:
     """An admin's browser, which sends the token of forms."""
-    site = Site(database, settings, tmp_path)
+    site = Site(web_database, settings, tmp_path)
     async with served(site) as browser:
         browser.headers.update(await session_of(site, await add_account(database, "ada")))
         yield browser
@@ -114,9 +116,7 @@ async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin
 
 
 async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
-    database: Database,
-    admin: Browser,
-    rejected: int,
+    database: Database, settings: Settings, admin: Browser, rejected: int
 ) -> None:
     for name in ("confirm", "overrule"):
         assert (await act(admin, "thread/test/1", name, f"Because: {name}.", back=LOG)).status_code == 303
@@ -127,7 +127,15 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     assert [entry[1:] for entry in await logged(database)] == [
         ("confirm", "thread:test/1", "Because: confirm."), ("overrule", "thread:test/1", "Because: overrule."),
     ]  # fmt: skip
-    assert (await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)).status_code == 303
+    # What nobody else may change only the owner erases.
+    refused = await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)
+    assert (refused.status_code, "may not do this" in refused.text) == (422, True)
+    assert [entry[1] for entry in await logged(database)] == ["confirm", "overrule"]
+    site = Site(database, settings, settings.home)
+    async with served(site) as owners:
+        owners.headers.update(await session_of(site, await add_account(database, "owner")))
+        done = await act(owners, "thread/test/1", "take_down", "The author asked.", back=LOG)
+    assert done.status_code == 303
     assert [entry[1:] for entry in await logged(database)] == [
         ("confirm", "thread:test/1", None), ("overrule", "thread:test/1", None),
         ("take_down", "thread:test/1", "The author asked."),

@@ -32,9 +32,11 @@ DAY = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @pytest.fixture
-async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+async def viewer(
+    database: Database, web_database: Database, settings: Settings, tmp_path: Path
+) -> AsyncIterator[Browser]:
     """A viewer's browser."""
-    site = Site(database, settings, tmp_path)
+    site = Site(web_database, settings, tmp_path)
     async with served(site) as browser:
         browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
         yield browser
@@ -153,7 +155,7 @@ async def test_a_threads_page_leads_to_its_neighbours_in_the_list_it_came_from(
 
 
 async def test_a_view_is_kept_for_its_account_alone(
-    database: Database, settings: Settings, viewer: Browser, tmp_path: Path
+    database: Database, web_database: Database, settings: Settings, viewer: Browser, tmp_path: Path
 ) -> None:
     kept = {"title": "<b>Mine</b>", "table": "threads", "query": "source=s1&order=asc"}
     done = await viewer.post("/audit/views", data=kept)
@@ -165,7 +167,7 @@ async def test_a_view_is_kept_for_its_account_alone(
     number = page.css_first("form.inline").attributes["action"]
     for wrong in ({**kept, "table": "nothing"}, {**kept, "title": " "}):
         assert (await viewer.post("/audit/views", data=wrong)).status_code == 422
-    site = Site(database, settings, tmp_path)
+    site = Site(web_database, settings, tmp_path)
     async with served(site) as other:
         headers = await session_of(site, await add_account(database, "bo", Role.VIEWER))
         other.headers.update({**headers, "Cookie": headers["Cookie"]})

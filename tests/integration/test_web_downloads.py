@@ -82,7 +82,9 @@ async def register(database: Database, version: str, folder: Path | None, why_no
 
 
 @pytest.fixture
-async def served(database: Database, database_url: str, tmp_path: Path) -> AsyncIterator[Served]:
+async def served(
+    database: Database, web_database: Database, database_url: str, tmp_path: Path
+) -> AsyncIterator[Served]:
     settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
     line = build_line(settings.home / "snapshots")
     for made in line.releases:
@@ -93,7 +95,7 @@ async def served(database: Database, database_url: str, tmp_path: Path) -> Async
         await register(database, version, None if version == DRAFT else folder, list(why_not))
     with (line.root / f"medlive-{FOREIGN}" / SUMS).open("ab") as file:
         file.write(b"\n")
-    async with serving(Site(database, settings, line.root)) as http:
+    async with serving(Site(web_database, settings, line.root)) as http:
         yield Served(database, settings, line, http)
 
 

@@ -40,7 +40,7 @@ FORM = {"name": "first", "kind": "case_quality", "sample": "5", "raters": "ann, 
 
 
 @pytest.fixture
-async def site(database: Database, settings: Settings, tmp_path: Path) -> Site:
+async def site(database: Database, web_database: Database, settings: Settings, tmp_path: Path) -> Site:
     """A site with an admin, two raters and an adjudicator."""
     for name, role in (
         ("ada", Role.ADMIN),
@@ -49,7 +49,7 @@ async def site(database: Database, settings: Settings, tmp_path: Path) -> Site:
         ("cleo", Role.REVIEWER),
     ):
         await add_account(database, name, role)
-    return Site(database, settings, tmp_path)
+    return Site(web_database, settings, tmp_path)
 
 
 def test_a_sample_has_as_many_of_each_stratum_and_is_the_seed_s() -> None:
