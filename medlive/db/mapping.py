@@ -12,6 +12,7 @@ from dataclasses import fields
 from datetime import date
 from decimal import Decimal
 from enum import Enum
+from functools import cache
 from typing import Any, TypeVar
 
 from sqlalchemy import ARRAY, ColumnElement, Text, any_, bindparam, text
@@ -33,9 +34,13 @@ def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
     """A dataclass from a row's columns of its fields' names, and `more`, which prevails; arrays become tuples."""
-    names = [field.name for field in fields(kind) if field.name not in more]  # type: ignore[arg-type]
-    values = {name: getattr(row, name) for name in names}
+    values = {name: getattr(row, name) for name in _names(kind) if name not in more}
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more)
+
+
+@cache
+def _names(kind: Any) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(kind))
 
 
 async def add_row(session: AsyncSession, row: T) -> T:

@@ -1,13 +1,15 @@
 """Pages: a typed context for each template, rendered with everything escaped."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from datetime import UTC, datetime
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal
 from urllib.parse import quote
 
 from fastapi import Request
 from fastapi.responses import HTMLResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
@@ -84,8 +86,8 @@ def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
 
 def _moment(moment: datetime) -> Markup:
     """Mark up a moment in UTC; times.js shows it in the reader's zone."""
-    utc = moment.astimezone(UTC)
-    return Markup('<time datetime="{}">{} UTC</time>').format(f"{utc:%Y-%m-%dT%H:%M:%SZ}", f"{utc:%Y-%m-%d %H:%M}")
+    utc = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+    return Markup(f'<time datetime="{utc}Z">{utc[:10]} {utc[11:16]} UTC</time>')
 
 
 def _size(count: int) -> str:
@@ -98,14 +100,50 @@ def _size(count: int) -> str:
     return f"{count:,} B" if unit == "B" else f"{size:.1f} {unit}"
 
 
+def _label(name: Any) -> str:
+    return str(name).replace("_", " ")
+
+
+def _badge(name: str) -> Markup:
+    kind = next((kind for kind, names in _JUDGED.items() if name in names), "")
+    return Markup('<span class="%sbadge">%s</span>') % (kind, name)
+
+
+def _value(value: Any, name: str = "") -> str:
+    """Write the value of a column of this name, whatever its type; long texts are cut."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, str) and value and name in _NAMED and len(value) < 60:
+        return _badge(value) if name in _BADGED else _label(value)
+    if isinstance(value, str) and value:
+        return do_truncate(TEMPLATES, value, _LONGEST)
+    if isinstance(value, int | float):
+        return f"{value:.4g}" if isinstance(value, float) else str(value)
+    if isinstance(value, datetime):
+        return _moment(value)
+    if not value:
+        return Markup('<span class="soft">–</span>')
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {n}" for key, n in value.items())
+    return Markup("").join(Markup("<div>%s</div>") % do_truncate(TEMPLATES, str(one), _LONGEST) for one in value)
+
+
+_JUDGED: Final = {
+    "good ": ("kept", "ready", "supported"),
+    "bad ": ("contradicted", "rejected", "failed", "withdrawn"),
+}
+_BADGED: Final = ("outcome", "status")
+_NAMED: Final = (*_BADGED, "reason", "stage", "kind")  # Columns whose values are names, not texts
+_LONGEST: Final = 240
+
 TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
 TEMPLATES.globals["static_url"] = static_url
 TEMPLATES.filters |= {
-    "moment": _moment, "size": _size, "number": lambda value: f"{value:,}",
-    "label": lambda name: str(name).replace("_", " "),
+    "moment": _moment, "size": _size, "number": lambda value: f"{value:,}", "label": _label, "badge": _badge,
+    "value": _value,
     "percent": lambda share: "–" if share is None else f"{100 * share:.1f}",
     "path": lambda text: quote(str(text), safe="/"),
 }  # fmt: skip

@@ -7,6 +7,7 @@ import ipaddress
 import os
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import cache
 from typing import Final
 from urllib.parse import quote
 
@@ -85,6 +86,7 @@ async def visitor(request: Request) -> Account | None:
     return account
 
 
+@cache  # One dependency for a role, which a request then meets once
 def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
     """A dependency that lets in accounts that may use pages of `role`, and gives the route the account.
 

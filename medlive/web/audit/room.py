@@ -19,7 +19,7 @@ from medlive.web.audit.overview import draw_funnel, draw_weeks, load_overview
 from medlive.web.audit.pages import RequestPage, Row, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES
-from medlive.web.audit.thread import load_thread_page, row_link
+from medlive.web.audit.thread import load_thread_page, row_links
 from medlive.web.downloads.files import FIGURE_POLICY
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, site_of
@@ -131,9 +131,8 @@ async def show_table(request: Request, site: SiteOf, account: Viewer, table: str
         )  # fmt: skip
         counts = await count_rows(session, state.listing, state.where)
         views = [v for v in await list_views(session, account.id) if v.table_name == table]
-    rows = []
-    for row, key in zip(without_identifiers(page.rows), page.keys, strict=True):
-        link = row_link(state, row, key)
+    found, rows = without_identifiers(page.rows), []
+    for row, link in zip(found, row_links(state, found, page.keys), strict=True):
         cells = [(name, getattr(row, name)) for name in view.columns]
         more = [(name, value) for name in view.more if (value := getattr(row, name))]
         rows.append(Row(link and link[1], getattr(row, "language", ""), cells, more))

@@ -1,6 +1,6 @@
 """What a table page shows, as it stands in the address: filter, sort and place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from typing import Any, Final
@@ -87,12 +87,17 @@ class State:
         query = self.query(**more)
         return f"/audit/{self.table}" + (f"?{query}" if query else "")
 
-    def toggled(self, facet: str, value: str) -> str:
-        """The address of the page with a facet's value taken into the filter, or out of it."""
-        values = getattr(self.where, facet)
-        values = tuple(v for v in values if v != value) if value in values else (*values, value)
-        changed: dict[str, Any] = {facet: values}
-        return replace(self, where=replace(self.where, **changed)).page()
+    def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
+        """Value → address of the page with that value of a facet taken into the filter, or out of it."""
+        others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
+        chosen = {value: urlencode({facet: value}) for value in getattr(self.where, facet)}
+        found = {}
+        for value in values:
+            kept = [pair for one, pair in chosen.items() if one != value]
+            taken = [] if value in chosen else [urlencode({facet: value})]
+            query = "&".join(filter(None, [others, *kept, *taken]))
+            found[value] = f"/audit/{self.table}" + (f"?{query}" if query else "")
+        return found
 
     def resorted(self, sort: str) -> str:
         """The address of the page by another sort, or by this one the other way round."""

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
+from urllib.parse import quote_plus
 
 from starlette.datastructures import URL, QueryParams
 
@@ -12,6 +13,7 @@ from medlive.db.audit.details import CaseRevision, find_replies, list_membership
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
+from medlive.service.audit import without_identifiers
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import compare, mark_thread
 from medlive.web.audit.pages import Advice, Call, Link, RevisionStep, ThreadPage
@@ -94,21 +96,24 @@ async def _neighbours(session: Session, state: State) -> tuple[Link | None, Link
             session, state.listing, state.where, sort=state.sort, descending=not state.ascending, size=1,
             before=state.at if place == "before" else None, after=state.at if place == "after" else None,
         )  # fmt: skip
-        found.append(row_link(state, page.rows[0], page.keys[0]) if page.rows else None)
+        found += row_links(state, without_identifiers(page.rows), page.keys) or [None]
     return found[0], found[1]
 
 
-def row_link(state: State, row: Any, key: str) -> Link | None:
-    """A row's own page, which knows the list that led to it; None: it has none."""
-    table = TABLES[state.table]
-    if (path := table.link(row)) is None:
-        return None
-    text = str(getattr(row, table.columns[0]) or "–")
-    if not path.startswith(("/audit/threads/", "/audit/cases/")):
-        return text, path
-    path, _, fragment = path.partition("#")
-    query = state.query(**{TABLE: state.table, "at": key})
-    return text, f"{path}?{query}" + (f"#{fragment}" if fragment else "")
+def row_links(state: State, rows: Sequence[Any], keys: Sequence[str]) -> list[Link | None]:
+    """Each row's own page, which knows the list that led to it; None: it has none."""
+    table, query = TABLES[state.table], state.query(**{TABLE: state.table})
+
+    def link(row: Any, key: str) -> Link | None:
+        if (path := table.link(row)) is None:
+            return None
+        text = str(getattr(row, table.columns[0]) or "–")
+        if not path.startswith(("/audit/threads/", "/audit/cases/")):
+            return text, path
+        path, _, fragment = path.partition("#")
+        return text, f"{path}?{query}&at={quote_plus(key)}" + (f"#{fragment}" if fragment else "")
+
+    return [link(*one) for one in zip(rows, keys, strict=True)]
 
 
 def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
