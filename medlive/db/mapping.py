@@ -34,7 +34,7 @@ def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str
 
 def read(kind: type[T], row: Any, /, **more: Any) -> T:
     """A dataclass from a row's columns of its fields' names, and `more`, which prevails; arrays become tuples."""
-    values = {name: getattr(row, name) for name in _names(kind) if name not in more}
+    values = {name: getattr(row, name) for name in _names(kind) if name not in more}  # type: ignore[arg-type]
     return kind(**{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}, **more)
 
 
