@@ -19,6 +19,7 @@ from warcio.archiveiterator import ArchiveIterator
 from medlive.digest import digest_bytes
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance
+from tests.support.waiting import until
 
 NewInstance = Callable[..., Instance]
 THREADS = 14
@@ -234,10 +235,7 @@ async def test_a_restart_forgets_where_the_run_stood(forum: Forum, instance: Ins
 
 async def _asked(forum: Forum, times: int, process: "subprocess.Popen[str]") -> None:
     """Wait until the forum was asked so often, or the harvest has ended."""
-    limit = asyncio.get_running_loop().time() + 60
-    while len(forum.asked) < times and process.poll() is None:
-        assert asyncio.get_running_loop().time() < limit
-        await asyncio.sleep(0.01)
+    await until(lambda: len(forum.asked) >= times or process.poll() is not None)
 
 
 def _kill(process: "subprocess.Popen[str]") -> None:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from medlive.demo.samples import SampleThread
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
+from tests.support.waiting import until, wait_until
 
 THREADS = 24
 
@@ -64,18 +64,15 @@ def _kill(process: "subprocess.Popen[str]", instance: Instance) -> None:
     sessions = (
         "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
-    limit = time.monotonic() + 20
-    while instance.one(sessions):
-        assert time.monotonic() < limit, "the killed process's sessions stay"
-        time.sleep(0.05)
+    wait_until(lambda: instance.one(sessions) == 0)
 
 
 async def _until_paid(instance: Instance, process: "subprocess.Popen[str]", replies: int) -> None:
-    limit = time.monotonic() + 60
-    while await asyncio.to_thread(_paid, instance) < replies:
+    def is_paid() -> bool:
         assert process.poll() is None, "it ended before it could be killed"
-        assert time.monotonic() < limit, "no replies come"
-        await asyncio.sleep(0.02)
+        return _paid(instance) >= replies
+
+    await until(is_paid)
 
 
 async def _run(instance: Instance, *arguments: str) -> Any:

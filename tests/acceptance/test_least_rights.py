@@ -2,7 +2,6 @@
 
 import os
 import signal
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
@@ -14,6 +13,7 @@ from medlive.db.roles import WEB, WORKER
 from medlive.demo.samples import load_sample_threads
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
+from tests.support.waiting import wait_until
 
 Users = tuple[Instance, Instance, Instance]
 
@@ -35,13 +35,6 @@ def users(new_instance: Callable[..., Instance]) -> Iterator[Users]:
         owner.change(f"DROP ROLE {name}")
 
 
-def _wait(found: Callable[[], bool], limit_s: float = 60) -> None:
-    limit = time.monotonic() + limit_s
-    while not found():
-        assert time.monotonic() < limit
-        time.sleep(0.1)
-
-
 def _answers(url: str) -> bool:
     try:
         return httpx2.get(url, timeout=2).status_code == 200
@@ -60,8 +53,8 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
     running = worker.start("worker", "--queues", "all", "--health-port", str(health), "--json")
     serving = web.start("serve", "--part", "metrics", "--port", str(port))
     try:
-        _wait(lambda: _answers(f"http://127.0.0.1:{health}/healthz"))
-        _wait(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
+        wait_until(lambda: _answers(f"http://127.0.0.1:{health}/healthz"))
+        wait_until(lambda: _answers(f"http://127.0.0.1:{port}/readyz"))
         worker.here("curate")
         assert owner.one("SELECT count(*) FROM cases") == 4
         frozen = worker.here("snapshot", "freeze", "--json").json
@@ -72,8 +65,8 @@ def test_a_worker_and_the_web_do_their_work_with_the_least_rights(
     finally:
         for process in (running, serving):
             os.kill(process.pid, signal.SIGTERM)
-    assert owner.finish(running, limit_s=30).status == 0
-    assert owner.finish(serving, limit_s=30).status == 0
+    assert owner.finish(running).status == 0
+    assert owner.finish(serving).status == 0
     # What only the owner may do is refused in words.
     refused = worker.here("thread", "takedown", kept[0].source, kept[0].thread_id, "--reason", "x", status=3)
     assert "permission denied" in refused.err

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -22,22 +21,15 @@ from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
+from tests.support.waiting import LIMIT_S, until
 
 NewInstance = Callable[..., Instance]
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 TUESDAY = MONDAY + timedelta(days=1, hours=4)
-LIMIT_S = 90.0
 
 
 def settings_of(instance: Instance, **environment: str) -> Settings:
     return load_settings({**instance.environment(), **environment}).settings
-
-
-async def until(found: Callable[[], object]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not await asyncio.to_thread(found):
-        assert time.monotonic() < limit
-        await asyncio.sleep(0.1)
 
 
 def execute(instance: Instance, *statements: str) -> None:
@@ -114,7 +106,7 @@ async def test_a_step_that_is_broken_off_ends_at_once_and_is_taken_again(
         )
         await asyncio.wait_for(begun.wait(), LIMIT_S)
         stop.set()
-        await asyncio.wait_for(running, 20)
+        await asyncio.wait_for(running, LIMIT_S)
     runs = "SELECT outcome FROM pipeline_runs WHERE command = 'scheduler queue' ORDER BY id"
     assert instance.rows(runs) == [("running",)]
     await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: TUESDAY)
@@ -138,7 +130,7 @@ async def test_what_a_draining_scheduler_had_begun_is_broken_off_after_its_grace
         draining = asyncio.create_task(run_until_drained(app, database, works, concurrency=2, grace_s=0.1))
         await asyncio.wait_for(begun.wait(), LIMIT_S)
         draining.cancel()
-        await asyncio.wait([draining], timeout=20)
+        await asyncio.wait([draining], timeout=LIMIT_S)
         assert draining.done()
     await database.aclose()
     # It waits again, and whoever serves the queue takes it.

@@ -1,7 +1,6 @@
 """The scheduler beside what hangs, fails or holds a lock: the week goes on, and nothing is failed for nothing."""
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -16,13 +15,13 @@ from medlive.db.session import Database, advisory_lock
 from medlive.demo.samples import SampleThread
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler, run_step
 from medlive.service.schedule.steps import StepStatus, read_states
-from tests.support.bad_endpoint import bad_endpoint, ok, slow
+from tests.support.bad_endpoint import bad_endpoint, hangs, ok
 from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
+from tests.support.waiting import until
 
 NewInstance = Callable[..., Instance]
 DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
-LIMIT_S = 60.0
 RUNS = "SELECT outcome FROM pipeline_runs WHERE command = %s ORDER BY id"
 
 
@@ -38,13 +37,6 @@ def at(step: str, moment: datetime) -> dict[str, str]:
 
 def settings_of(instance: Instance) -> Settings:
     return load_settings(instance.environment()).settings
-
-
-async def until(found: Callable[[], object]) -> None:
-    limit = time.monotonic() + LIMIT_S
-    while not await asyncio.to_thread(found):
-        assert time.monotonic() < limit
-        await asyncio.sleep(0.05)
 
 
 @asynccontextmanager
@@ -75,8 +67,8 @@ async def test_a_week_is_frozen_on_time_beside_an_endpoint_that_hangs(
     await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "ready.jsonl", kept[:3]))
     await asyncio.to_thread(instance.here, "curate")
     await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "hang.jsonl", kept[3:27]))
-    async with bad_endpoint([slow(300, ok("{}"))]) as endpoint:
-        write_models(tmp_path / "config", endpoint.url)
+    async with bad_endpoint([hangs]) as endpoint:
+        write_models(tmp_path / "config", endpoint.url, timeout_s=3600)
         async with scheduled(instance, lambda: moment[0]):
             await until(lambda: endpoint.under_way >= 10)
             moment[0] = freeze_at
@@ -112,15 +104,20 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_i
 @pytest.mark.parametrize("days", [21, -21])
 async def test_a_clock_that_jumps_is_noticed_at_the_next_wake(new_instance: NewInstance, days: int) -> None:
     instance = new_instance()
-    moment = [datetime(2026, 11, 17, 4, tzinfo=UTC)]
+    moment, asked = [datetime(2026, 11, 17, 4, tzinfo=UTC)], list[datetime]()
+
+    def clock() -> datetime:
+        asked.append(moment[0])
+        return moment[0]
+
     weeks = "SELECT iso_week FROM pipeline_runs WHERE command = 'scheduler queue' AND outcome = 'done' ORDER BY id"
-    async with scheduled(instance, lambda: moment[0]) as said:
+    async with scheduled(instance, clock) as said:
         await until(lambda: len(instance.rows(weeks)) == 1)
         moment[0] += timedelta(days=days)
         if days > 0:
             await until(lambda: len(instance.rows(weeks)) == 2)
         else:  # those weeks are done; when the clock is right again, it goes on
-            await asyncio.sleep(0.5)
+            await until(lambda: asked.count(moment[0]) > 9)
             moment[0] += timedelta(days=28)
             await until(lambda: len(instance.rows(weeks)) == 2)
     assert len(set(instance.rows(weeks))) == 2, said

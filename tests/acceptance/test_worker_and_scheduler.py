@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import signal
-import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -22,6 +21,7 @@ from medlive.service.jobs import serving
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
 from tests.support.instance import Instance, write_lines
 from tests.support.threads import as_import
+from tests.support.waiting import until, wait_until
 
 NewInstance = Callable[..., Instance]
 FOREVER = {
@@ -33,18 +33,8 @@ MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 WEEK, NEXT = iso_week(MONDAY), iso_week(MONDAY + timedelta(days=7))
 
 
-def _wait(instance: Instance, query: str, wanted: object, limit_s: float = 60) -> None:
-    limit = time.monotonic() + limit_s
-    while (found := instance.one(query)) != wanted:
-        assert time.monotonic() < limit, f"{query}: {found}, not {wanted}"
-        time.sleep(0.05)
-
-
-async def _until(found: Callable[[], bool]) -> None:
-    limit = time.monotonic() + 60
-    while not found():
-        assert time.monotonic() < limit
-        await asyncio.sleep(0.02)
+def _wait(instance: Instance, query: str, wanted: object) -> None:
+    wait_until(lambda: instance.one(query) == wanted)
 
 
 def _import(instance: Instance, count: int) -> None:
@@ -72,7 +62,7 @@ def test_workers_take_what_the_scheduler_queues_and_end_when_told(new_instance: 
     _wait(instance, "SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')", 0)
     for process, number in zip(workers, (signal.SIGTERM, signal.SIGINT), strict=True):
         os.kill(process.pid, number)
-    done = [instance.finish(process, limit_s=30) for process in workers]
+    done = [instance.finish(process) for process in workers]
     assert [d.status for d in done] == [0, 0]
     assert sum(sum(d.json["outcomes"].values()) for d in done) == 12
     assert instance.rows("SELECT DISTINCT outcome FROM pipeline_runs WHERE command = 'worker'") == [("done",)]
@@ -124,7 +114,7 @@ def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance)
     worker = instance.start("worker")
     _wait(instance, "SELECT count(*) FROM curations", 3)
     os.kill(worker.pid, signal.SIGTERM)
-    assert instance.finish(worker, limit_s=30).status == 0
+    assert instance.finish(worker).status == 0
 
 
 async def _take_beside_a_worker(instance: Instance, moment: datetime) -> None:
@@ -181,9 +171,14 @@ async def _fails_and_waits(instance: Instance) -> None:
     assert (await _take(settings, moment))[4:] == failed
     assert (await _take(settings, moment))[4:] == failed  # asked for by hand: at once
     stop, said = asyncio.Event(), list[str]()
-    running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=lambda: moment, wake_s=0.05))
-    await _until(lambda: len(said) == 4)  # every source was looked at and skipped
-    await asyncio.sleep(0.5)
+    asked: list[None] = []
+
+    def clock() -> datetime:
+        asked.append(None)
+        return moment
+
+    running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=clock, wake_s=0.05))
+    await until(lambda: len(said) == 4 and len(asked) > 20)  # every source was looked at and skipped
     stop.set()
     assert [t.command for t in await running if t.state is not StepOutcome.SKIPPED] == []
 
@@ -203,12 +198,12 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
     second = asyncio.create_task(
         run_scheduler(settings, second_stop, said.append, clock=lambda: MONDAY + timedelta(hours=21), wake_s=0.05)
     )
-    await _until(lambda: bool(said))
+    await until(lambda: bool(said))
     await asyncio.sleep(0.3)  # it asks for the place every 0.05 s
     assert said == ["another scheduler is active; waiting for it to end"]
     stop.set()
     await first
-    await _until(lambda: len(said) == 5)
+    await until(lambda: len(said) == 5)
     second_stop.set()
     assert [t.state for t in await second] == [StepOutcome.SKIPPED] * 4
 

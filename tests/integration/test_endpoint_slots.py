@@ -1,7 +1,7 @@
 """An endpoint's limit shared by several processes: even shares, never more in all, nothing lost when one dies."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
@@ -10,6 +10,7 @@ from medlive.db.session import Database
 from medlive.llm.limiter import Ended, Limiter, Limiters
 from medlive.service.curation import pipeline
 from medlive.service.curation.pipeline import share_endpoints
+from tests.support.waiting import until
 
 MOST = 12
 URL = "http://127.0.0.1:1/v1"
@@ -42,12 +43,6 @@ class Endpoint:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-
-async def until(found: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not found():  # noqa: ASYNC110 - a limiter has no event
-            await asyncio.sleep(0.01)
 
 
 async def test_who_joins_gets_a_share_and_all_together_never_more_than_the_limit(

@@ -115,6 +115,12 @@ async def cuts_connection(_: dict[str, Any]) -> web.StreamResponse:
     raise AssertionError("handled by the endpoint")
 
 
+async def hangs(_: dict[str, Any]) -> web.StreamResponse:
+    """No answer, however long the client waits."""
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
 async def drips(_: dict[str, Any]) -> web.StreamResponse:
     """Stands for an endpoint that sends a byte now and then, for ever."""
     raise AssertionError("handled by the endpoint")

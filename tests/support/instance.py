@@ -15,6 +15,7 @@ from typing import Any
 import psycopg
 
 import medlive.__main__
+from tests.support.waiting import LIMIT_S
 
 REPOSITORY = Path(__file__).parents[2]
 ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
@@ -63,7 +64,7 @@ class Instance:
             start_new_session=True,
         )
 
-    def finish(self, process: "subprocess.Popen[str]", *, limit_s: float = 100) -> Done:
+    def finish(self, process: "subprocess.Popen[str]", *, limit_s: float = LIMIT_S) -> Done:
         """Wait for a command; one that hangs is killed and fails the test."""
         try:
             out, err = process.communicate(timeout=limit_s)

@@ -2,13 +2,14 @@
 
 import asyncio
 import socket
-import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx2
 import pytest
 
 from medlive.errors import ServiceUnavailable
 from medlive.service.liveness import answer_probes
+from tests.support.waiting import until
 
 
 def free_port() -> int:
@@ -37,10 +38,9 @@ async def test_a_loop_that_hangs_answers_nothing() -> None:
             return False
 
     async with answer_probes(port):
-        assert await asyncio.to_thread(probe)
-        asked = asyncio.get_running_loop().run_in_executor(None, probe)
-        time.sleep(1)  # noqa: ASYNC251 - it hangs
-        assert not await asked
+        await until(probe)
+        with ThreadPoolExecutor() as other:
+            assert not other.submit(probe).result()  # the loop hangs in this line
         await asyncio.sleep(0.2)  # what has come meanwhile is served and closed
 
 
