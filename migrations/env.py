@@ -3,14 +3,14 @@
 from alembic import context
 from sqlalchemy import text
 
-from medlive.db.migrate import include_name
+from medlive.db.migrate import LOCK_TIMEOUT, include_name
 from medlive.db.tables import Base
 
 
 def run() -> None:
     """Each migration in a transaction of its own, none waiting long for a lock nor working without end."""
     connection = context.config.attributes["connection"]
-    connection.execute(text("SET lock_timeout = '10s'"))
+    connection.execute(text(f"SET lock_timeout = '{LOCK_TIMEOUT}'"))
     connection.execute(text("SET statement_timeout = '15min'"))
     connection.commit()
     context.configure(

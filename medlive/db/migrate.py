@@ -21,6 +21,8 @@ from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
 
 _LOCK = 0x6D65646C  # "medl"
+LOCK_TIMEOUT = "5s"
+"""How long a migration waits for a lock: meanwhile whoever wants the table waits behind it."""
 _RECORD = text(
     "INSERT INTO components (name, migration) VALUES ('procrastinate', :migration) "
     "ON CONFLICT (name) DO UPDATE SET migration = excluded.migration"
@@ -114,7 +116,8 @@ def connect(url: str) -> Iterator[Connection]:
     except exc.DBAPIError as error:
         if getattr(error.orig, "sqlstate", None) == "55P03":
             raise DatabaseUnavailable(
-                "another process holds a lock that the upgrade needs", hint="try again when it has finished"
+                "another process holds a lock that the upgrade needs",
+                hint="no migration was left half done; try again when it has finished",
             ) from error
         raise
 

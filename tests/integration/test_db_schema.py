@@ -86,6 +86,34 @@ def test_later_migrations_of_the_queue_are_applied(database_url: str) -> None:
         assert connection.execute(query, (trigger,)).fetchone() == (1,)
 
 
+def test_an_upgrade_waits_briefly_for_who_uses_the_tables_and_changes_nothing(
+    empty_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(migrate, "LOCK_TIMEOUT", "50ms")
+    with psycopg.connect(empty_url.replace("+psycopg", "")) as other:
+        tables = "SELECT relname FROM pg_class WHERE relnamespace = 'public'::regnamespace AND relkind = 'r'"
+        other.execute("CREATE TABLE threads ()")
+        with pytest.raises(DatabaseUnavailable, match="holds a lock that the upgrade needs"):
+            migrate.upgrade(empty_url)
+        other.rollback()
+        assert set(other.execute(tables)) <= {("alembic_version",)}
+        other.rollback()
+        assert migrate.upgrade(empty_url) is True
+        # The queue's tables beside a worker of the release before.
+        before = "03.04.00_01_pre_add_retry_failed_job_procedure.sql"
+        execute(
+            empty_url,
+            "DROP TRIGGER procrastinate_trigger_status_events_update_v1 ON procrastinate_jobs",
+            f"UPDATE components SET migration = '{before}'",
+        )
+        other.execute("LOCK TABLE procrastinate_jobs IN ROW EXCLUSIVE MODE")
+        with pytest.raises(DatabaseUnavailable):
+            migrate.upgrade(empty_url)
+        other.rollback()
+    assert migrate.upgrade(empty_url) is True
+    assert migrate.check(empty_url) == []
+
+
 def test_every_table_and_column_explains_itself() -> None:
     for table in Base.metadata.tables.values():
         assert table.comment, table.name
