@@ -122,8 +122,10 @@ class BudgetSection(_Section):
     max_calls: Annotated[int, Field(gt=0)] | None = None
     max_tokens: Annotated[int, Field(gt=0)] | None = None
     week_usd: Annotated[float, Field(gt=0)] | None = None  # Of an ISO week, over all runs and workers
-    stage_week_usd: dict[str, Annotated[float, Field(gt=0)]] = Field(default_factory=dict)
-    """Stage (screener, validator, controller, rubric, reader) → the same for its replies alone."""
+    stage_week_usd: dict[
+        Literal["screener", "validator", "controller", "rubric", "reader"], Annotated[float, Field(gt=0)]
+    ] = Field(default_factory=dict)
+    """Stage → the same for its replies alone."""
 
 
 class CodebookSection(_Section):
@@ -306,7 +308,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         settings = Settings.model_validate(values)
     except ValidationError as exc:
         first = exc.errors(include_url=False, include_input=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
+        where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         origin = origins.get(where) or next((o for k, o in origins.items() if k.startswith(where)), str(folder))
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
     home = settings.home.expanduser().absolute()

@@ -34,9 +34,8 @@ def _print(value: dict[str, Any]) -> None:
     names = ["source", "outcome", "began (UTC)", "ended (UTC)", "counts"]
     print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
     print_table(["step", *names[1:]], map(_run, value["steps"]), title="Steps")
-    rows = [["all", outcome, n] for outcome, n in value["threads"].items()]
-    rows += [[kind, reason, n] for kind in ("rejected", "held") for reason, n in value[kind].items()]
-    print_table(["threads", "outcome or reason", "count"], rows, title="What became of the threads")
+    rows = [list(row.values()) for row in value["threads"]]
+    print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
     cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"] if c["by"] != "task"]
     print_table(["by", "what", "replies", "USD"], cost, title="What it cost (by task: medlive cost)")
     print(_shipped(value["snapshot"]))

@@ -5,9 +5,10 @@ from dataclasses import asdict
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.audit.listing import count_rows, week_bounds
+from medlive.db.audit.gauges import count_stages
+from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import spending
-from medlive.db.audit.threads import THREADS, ThreadFilter
+from medlive.db.curation.funnel import STAGES
 from medlive.db.release.snapshots import find_snapshot, load_fixed, load_kept_out
 from medlive.db.runs import runs_of_week
 from medlive.db.session import Session
@@ -19,25 +20,20 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
 
     "harvests" and "steps" have a row for the latest run of each; "threads" counts those that changed in the week
-    by where they stand now; "cost" has what the replies stored in the week cost; "held" the cases that wait for a
-    person; "snapshot" is None before the week is frozen.
+    by where they stand now, from the filters on; "cost" has what the replies stored in the week cost; "snapshot"
+    is None before the week is frozen.
     """
     since, until = week_bounds(week)
     async with open_database(settings) as database, database.begin() as session:
         harvests, steps = await runs_of_week(session, week)
-        counts = {
-            name: (await count_rows(session, THREADS, ThreadFilter(week=(week,), outcome=outcomes))).facets
-            for name, outcomes in (("all", ()), ("rejected", ("rejected",)), ("held", ("held",)))
-        }
+        counts = sorted(await count_stages(session, week), key=lambda row: STAGES.index(row[0]))
         spent = await spending(session, since, until)
         snapshot = await _read_snapshot(session, week)
     return {
         "week": week,
         "harvests": [_run_as_json(name, run) for name, run in harvests.items()],
         "steps": [_run_as_json(name, run) for name, run in steps.items()],
-        "threads": counts["all"]["outcome"],
-        "rejected": counts["rejected"]["reason"],
-        "held": counts["held"]["reason"],
+        "threads": [dict(zip(("stage", "outcome", "reason", "count"), row, strict=True)) for row in counts],
         "cost": [asdict(one) | {"cost_usd": one.cost_usd} for one in spent if one.by in ("task", "engine", "all")],
         "snapshot": snapshot,
     }

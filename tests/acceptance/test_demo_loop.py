@@ -4,6 +4,7 @@ import hashlib
 import json
 import shutil
 import subprocess
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,11 @@ def test_every_sample_is_harvested_once_and_stands_in_the_funnel(loop: Loop, sam
     assert set(loop.instance.places()) == {f"{t.site}/{t.thread_id}" for t in samples}
     outcomes = {row[1] for row in told["funnel"]}
     assert outcomes == {"kept", "rejected"}, told["funnel"]
+    weeks = Counter[tuple[str, ...]]()
+    for (week,) in loop.instance.rows("SELECT DISTINCT week FROM thread_standings"):
+        for row in loop.instance.here("week", "show", week, "--json").json["threads"]:
+            weeks[row["stage"], row["outcome"], row["reason"]] += row["count"]
+    assert weeks == {(stage, outcome, reason or ""): n for stage, outcome, reason, n in told["funnel"]}
 
 
 def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: list[SampleThread]) -> None:

@@ -9,7 +9,8 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 _THREADS = text(
-    "SELECT stage, outcome, reason, sum(n)::bigint FROM thread_counts WHERE week = '' GROUP BY 1, 2, 3"
+    "SELECT stage, outcome, reason, sum(n)::bigint FROM thread_counts WHERE week = :week GROUP BY 1, 2, 3"
+    " HAVING sum(n) <> 0 ORDER BY 1, 2, 3"
 )
 _RECENT = text(
     "SELECT outcome, count(*) FROM thread_standings WHERE changed_at >= :since AND stage <> 'filters' GROUP BY 1"
@@ -39,6 +40,11 @@ class Gauges:
     spent: Sequence[tuple[Any, ...]]  # task, replies stored since, those without a price, US dollars of the others
 
 
+async def count_stages(session: AsyncSession, week: str = "") -> Sequence[tuple[Any, ...]]:
+    """(stage, outcome, reason, threads) of the threads that last moved in an ISO week; of all for ""."""
+    return [tuple(row) for row in await session.execute(_THREADS, {"week": week})]
+
+
 async def read_gauges(session: AsyncSession, *, recent: datetime, week: datetime) -> Gauges:
     """Read every gauge; `recent` and `week` are the moments from which decisions and replies are counted."""
 
@@ -46,6 +52,6 @@ async def read_gauges(session: AsyncSession, *, recent: datetime, week: datetime
         return [tuple(row) for row in await session.execute(query, values)]
 
     return Gauges(
-        await rows(_THREADS), await rows(_RECENT, since=recent), await rows(_JOBS), await rows(_OLDEST),
+        await count_stages(session), await rows(_RECENT, since=recent), await rows(_JOBS), await rows(_OLDEST),
         await rows(_SPENT, since=week),
     )  # fmt: skip

@@ -54,3 +54,9 @@ def test_a_config_folder_of_models_alone_is_read_and_the_rest_is_as_shipped(
     found = load_settings(environment).settings
     assert (found.curation.concurrency, found.sources) == (7, {})
     assert "m" in found.candidates
+
+
+def test_a_limit_of_an_unknown_stage_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "medlive.toml").write_text("[budget.stage_week_usd]\nscrener = 1.0\n")
+    with pytest.raises(ConfigError, match=r"medlive\.toml: budget\.stage_week_usd\.screner: Input should be"):
+        load_settings({"MEDLIVE_CONFIG": str(tmp_path), "MEDLIVE_HOME": str(tmp_path)})
