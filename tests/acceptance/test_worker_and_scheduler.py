@@ -215,17 +215,17 @@ def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(tmp_path:
     instance = Instance(home, embedded.start(home))
     instance.here("db", "upgrade")
     begun = "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'"
+    active = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 1835361356"
     try:
         started = {name: instance.start(*words) for name, words in FOREVER.items()}
         _wait(instance, begun, 1)
-        _wait(
-            instance, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 1835361356", True
-        )
+        _wait(instance, active, True)
         server = embedded.status(home)
         assert server is not None
         os.kill(server.pid, signal.SIGKILL)
         embedded.start(home)
         _wait(instance, begun, 2)
+        _wait(instance, active, True)
         for name, process in started.items():
             process.terminate()
             done = instance.finish(process)
