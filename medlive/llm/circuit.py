@@ -113,8 +113,8 @@ class Circuit:
     async def opening(self) -> Opening | None:
         """The circuit's opening; None where it is closed."""
         if self._opening is not None or time.monotonic() - self._read_at > FRESH_S:
+            self._read_at = time.monotonic()  # before it is known: the other calls of this moment do not ask too
             known, self._opening = self._opening, await self._store.find(self._key)
-            self._read_at = time.monotonic()
             if known and not self._opening:  # another process's probe was answered
                 self._reset()
         return self._opening

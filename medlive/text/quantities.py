@@ -8,7 +8,7 @@ days), a statement in one. What a number refers to is not checked here.
 import re
 import tomllib
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from functools import lru_cache
 from importlib.resources import files
 from typing import Final, NamedTuple
@@ -16,6 +16,7 @@ from typing import Final, NamedTuple
 _TABLE: Final = tomllib.loads(files("medlive.text").joinpath("quantities.toml").read_text(encoding="utf-8"))
 _UNITS: Final[dict[str, tuple[str, float, str]]] = {name: tuple(row) for name, row in _TABLE["units"].items()}
 """Unit → what it measures, its size in the base unit, how it is written."""
+_UNIT_OF: Final = {f"u{i}": name for i, name in enumerate(_UNITS)}
 _UNIT: Final = re.compile(
     r"\s?-?\s?(?:"
     + "|".join(f"(?P<u{i}>{spelt})" for i, (_, _, spelt) in enumerate(_UNITS.values()))
@@ -73,8 +74,10 @@ class Quantity(NamedTuple):
 def numbers_missing(statement: str, *sources: str) -> list[str]:
     """Return the numbers of the statement that the sources do not contain in any reading, or only with another
     unit of the same kind (days for weeks), as written."""
-    source_numbers = _read_source("\n".join(sources))
-    return list(dict.fromkeys(q.text for q in numbers(statement) if not source_numbers.states(q)))
+    if not (stated := numbers(statement)):
+        return []
+    source_numbers = _read_sources(*sources)
+    return list(dict.fromkeys(q.text for q in stated if not source_numbers.states(q)))
 
 
 def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
@@ -83,9 +86,12 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     Only if the quote has one.
     Stricter than `numbers_missing`: a number without a unit in the source is not a dose ("1 mg" and "day 1").
     """
-    kinds = {_UNITS[q.unit][0] for q in numbers(quote) if q.unit} & {"mass", "volume"}
-    source_numbers, bare = _read_source(source), {q.value for q in numbers(quote) if q.unit is None}
-    doses = [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds]
+    quoted = numbers(quote)
+    kinds = {_UNITS[q.unit][0] for q in quoted if q.unit} & {"mass", "volume"}
+    doses = [q for q in numbers(statement) if q.unit and _UNITS[q.unit][0] in kinds] if kinds else []
+    if not doses:
+        return []
+    source_numbers, bare = _read_sources(source), {q.value for q in quoted if q.unit is None}
     return [q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)]
 
 
@@ -276,15 +282,14 @@ def _with_unit(plain: str, start: int, end: int, value: float) -> Quantity:
     end = match.end() if match else end
     if match is None and (joined := _RANGE.match(plain, end)) and (other := _DIGITS.match(plain, joined.end())):
         match = _UNIT.match(plain, other.end())  # "6 to 12 months" are six months too
-    unit = next((name for i, name in enumerate(_UNITS) if match[f"u{i}"]), None) if match else None
+    unit = _UNIT_OF[match.lastgroup or ""] if match else None
     return Quantity(round(value, 6), unit, plain[start:end].strip())
 
 
 class _Source:
     """The numbers of a source, for lookup."""
 
-    def __init__(self, source: str) -> None:
-        found = set(_source_numbers(plain_digits(source)))
+    def __init__(self, found: Set[Quantity]) -> None:
         self._units: dict[float, set[str | None]] = {}
         for value, unit, _ in found:
             self._units.setdefault(round(value, 6), set()).add(unit)
@@ -319,7 +324,12 @@ class _Source:
         return 1930 <= value <= 2049 and value % 100 in self._units
 
 
-@lru_cache(maxsize=64)
-def _read_source(source: str) -> _Source:
+@lru_cache(maxsize=256)
+def _read_sources(*sources: str) -> _Source:
     # A thread is checked once for each of its elements.
-    return _Source(source)
+    return _Source(frozenset().union(*map(_read_source, sources)))
+
+
+@lru_cache(maxsize=512)
+def _read_source(source: str) -> frozenset[Quantity]:
+    return frozenset(_source_numbers(plain_digits(source)))

@@ -1,21 +1,45 @@
 """Replies of engines: found by their request's digest, stored before anybody uses them, and what they cost."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Outcome
-from medlive.db.mapping import insert_rows, read, row_of
+from medlive.db.batching import Batcher
+from medlive.db.mapping import insert_rows, is_one_of, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.decisions import PromptRow, ReplyRow
 from medlive.digest import digest_json
 from medlive.llm.engine import EngineIdentity, Prompt, Reply, Request, Usage
 from medlive.llm.reading import split_thinking
 
+_MOST = 64
+"""Replies that are looked for, or stored, in one transaction."""
+_USAGE = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "latency_ms")
+_FOUND = [getattr(ReplyRow, name) for name in ("request_digest", "text", "finish", "reply_model", *_USAGE)]
+
+
+@dataclass(slots=True)
+class _Search:
+    """A reply that is looked for."""
+
+    digest: str
+    row: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Paid:
+    """A reply to store."""
+
+    prompt: Prompt
+    row: dict[str, Any]
+
 
 class PostgresReplyStore:
-    """A `medlive.llm.engine.ReplyStore` in the database.
+    """A `medlive.llm.engine.ReplyStore` in the database; calls at the same time share a transaction.
 
     `keep` returns when the reply is committed. A reply that is stored already stays: the first was paid for and is
     the one decisions rest on.
@@ -24,16 +48,25 @@ class PostgresReplyStore:
     def __init__(self, db: Database) -> None:
         """`db` stays its owner's."""
         self._db = db
+        self._find, self._keep = Batcher(self._find_all, largest=_MOST), Batcher(self._keep_all, largest=_MOST)
+        self._prompts: set[str] = set()
+        """Digests of those that are stored; prompts are never deleted."""
 
     async def find(self, request_digest: str) -> Reply | None:
         """The reply stored under that digest. Raises DatabaseUnavailable."""
-        async with self._db.begin() as session:
-            row = await session.get(ReplyRow, request_digest)
-        if row is None:
+        await self._find(search := _Search(request_digest))
+        if (row := search.row) is None:
             return None
         thinking, answer = split_thinking(row.text)
         usage = read(Usage, row, reasoning_tokens=0)
         return Reply(answer, row.finish, usage, row.reply_model, replayed=True, thinking=thinking)
+
+    async def _find_all(self, searches: Sequence[_Search]) -> None:
+        query = select(*_FOUND).where(is_one_of(ReplyRow.request_digest, [one.digest for one in searches]))
+        async with self._db.begin() as session:
+            found = {row.request_digest: row for row in await session.execute(query)}
+        for one in searches:
+            one.row = found.get(one.digest)
 
     async def keep(self, request_digest: str, request: Request, identity: EngineIdentity, reply: Reply) -> None:
         """Store a reply, durably, with its request and its prompt's text. Raises DatabaseUnavailable."""
@@ -45,14 +78,18 @@ class PostgresReplyStore:
             "reply_model": reply.model, "text": reply.stored_text,
         }  # fmt: skip
         row = row_of(ReplyRow, reply) | row_of(ReplyRow, reply.usage) | values
+        await self._keep(_Paid(request.prompt, row))
+
+    async def _keep_all(self, replies: Sequence[_Paid]) -> None:
+        rows = {one.row["request_digest"]: one.row for one in replies}
+        new = {one.row["prompt_digest"]: one.prompt for one in replies}
+        new = {digest: new[digest] for digest in sorted(new.keys() - self._prompts)}
+        prompts = [row_of(PromptRow, prompt, digest=digest) for digest, prompt in new.items()]
         async with self._db.begin() as session:
-            await insert_rows(
-                session,
-                PromptRow,
-                [row_of(PromptRow, request.prompt, digest=request.prompt.digest)],
-                skip_known=True,
-            )
-            await insert_rows(session, ReplyRow, [row], skip_known=True)
+            await insert_rows(session, PromptRow, prompts, skip_known=True)
+            # In one order for everybody, so that two processes never wait for each other crosswise.
+            await insert_rows(session, ReplyRow, [rows[digest] for digest in sorted(rows)], skip_known=True)
+        self._prompts |= new.keys()
 
 
 async def find_prompt(session: AsyncSession, digest: str) -> PromptRow | None:
