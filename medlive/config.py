@@ -221,6 +221,8 @@ class WebSection(_Section):
     """The address as browsers see it: links of invitations begin with it, and https makes cookies secure."""
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
+    results: tuple[Path, ...] = ()
+    """Bundles, run folders, or folders of them: case pages show how models did. None for MEDLIVE_HOME/runs."""
     oidc: OidcSection | None = None  # None where people sign in here alone
 
 

@@ -5,7 +5,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import func, select, tuple_, update
+from sqlalchemy import any_, exists, func, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.curation.model import CaseText
@@ -112,6 +112,13 @@ async def list_studies(session: Session) -> list[Study]:
     """Every study, the latest first."""
     rows = await session.scalars(select(StudyRow).order_by(StudyRow.created_at.desc()))
     return [read(Study, row) for row in rows]
+
+
+async def has_open_study(session: Session, account: str) -> bool:
+    """Whether an account rates in a study that is not closed, or settles its disagreements."""
+    row = StudyRow
+    taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
+    return bool(await session.scalar(select(exists().where(row.closed_at.is_(None), taking_part))))
 
 
 async def close_study(session: Session, name: str) -> bool:

@@ -1,6 +1,7 @@
 # ruff: noqa: F811 - fixtures of another file
 """The audit room by HTTP: lists, exports and pages of threads agree with the rows themselves."""
 
+import asyncio
 import csv
 import io
 import json
@@ -19,12 +20,16 @@ from medlive.db.audit.listing import stream_rows
 from medlive.db.audit.tables import LISTINGS
 from medlive.db.audit.threads import THREADS, ThreadFilter
 from medlive.db.session import Database
+from medlive.db.studies import Study, add_study, close_study
 from medlive.db.tables.accounts import Role
+from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.threads import threads
 from medlive.service.curation.curate import curate_revision
 from medlive.web.site import Site
 from tests.integration.test_reviewing import held, pipeline, rejected, rubric, settings  # noqa: F401 - fixtures
+from tests.support.bundles import graded
 from tests.support.hostile import TEXTS
+from tests.support.releases import case, release
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, served, session_of
 
@@ -216,6 +221,53 @@ async def test_a_cases_page_shows_the_whole_line_of_decisions(viewer: Browser, h
     assert len(prompts) >= 10
     asked = await read(viewer, prompts[0])
     assert PATIENT[:40] in asked.css_first("main").text()
+
+
+async def test_a_cases_page_shows_how_models_did_but_not_to_who_rates(
+    database: Database, settings: Settings, viewer: Browser, held: str
+) -> None:
+    def make() -> None:
+        snapshot = release(settings.home / "snapshots" / "medlive-2026.W46", "2026.W46", [case(held)]).path
+        graded(snapshot, settings.home / "runs" / "one", "<i>model</i>", share=1.0)
+        (settings.home / "runs" / "forged.zip").write_bytes(b"PK")
+
+    async def shown() -> Html:
+        while "still being read" in (page := await read(viewer, f"/audit/cases/{held}")).css_first("main").text():
+            pass
+        return page
+
+    assert "No result is known" in (await shown()).css_first("main").text()
+    await asyncio.to_thread(make)
+    page = await shown()
+    table = page.css_first("table.results").text()
+    for words in ("2026.W46", "<i>model</i>", "unverified run", "Names an antibiotic", "met", "score0.40"):
+        assert words in table.replace("\n", ""), words
+    assert "forged.zip is not shown" in page.css_first("main").text()
+    async with database.begin() as session:
+        await add_study(
+            session,
+            Study(
+                "s",
+                StudyKind.CASE_QUALITY,
+                None,
+                None,
+                None,
+                Stratum.NONE,
+                1,
+                ("vera", "bo"),
+                None,
+                "ada",
+                DAY,
+                None,
+            ),
+            [],
+        )
+    page = await shown()
+    assert page.css("table.results") == []
+    assert "forged.zip" not in page.css_first("main").text()
+    async with database.begin() as session:
+        await close_study(session, "s")
+    assert (await shown()).css("table.results")
 
 
 async def test_scripts_in_threads_and_replies_are_shown_as_text(

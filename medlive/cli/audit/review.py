@@ -1,13 +1,14 @@
 """`medlive review`: what people decide about cases, rejected threads and disputes."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer import Argument, Option
 
-from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, one_of, split_name
+from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, one_of, read_settings, split_name
 from medlive.cli.output import attributes, print_result, print_table, say, with_database, with_session
 from medlive.config import Settings
 from medlive.curation.model import Reason, Stage
@@ -16,6 +17,7 @@ from medlive.errors import UsageError
 if TYPE_CHECKING:
     from medlive.db.curation.reviews import HeldCase
     from medlive.db.session import Database
+    from medlive.evaluation.bundles.case_results import RubricResults
     from medlive.service.curation.review import CaseEdit
 
 app = typer.Typer(no_args_is_help=True)
@@ -52,14 +54,52 @@ def _print_held(found: "Sequence[HeldCase]") -> None:
 
 
 @app.command()
-def show(case_id: CaseArgument, decision: DecisionOption = None, as_json: JsonOption = False) -> None:
+def show(
+    case_id: CaseArgument,
+    decision: DecisionOption = None,
+    models: Annotated[
+        bool, Option("--models", help="How models did on it, too: reads all bundles and runs.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Show a case with its thread, everything that was decided about it, and why it is held."""
     from medlive.cli.audit.thread import show_thread
     from medlive.service.curation.inspect import inspect_case
 
     found: dict[str, Any] = with_session(lambda session: inspect_case(session, case_id, decision=decision))
+    results = _results(case_id) if models else None
     name = f"{found['thread']['source']}/{found['thread']['thread_id']}"
-    print_result(found, as_json, lambda: show_thread(name, found))
+    value = found | ({} if results is None else {"results": [asdict(one) for one in results]})
+    print_result(value, as_json, lambda: show_thread(name, found))
+    for one in results or () if not as_json else ():
+        _print_results(one)
+
+
+def _results(case_id: str) -> "list[RubricResults]":
+    from medlive.evaluation.bundles.case_results import CaseResults
+    from medlive.service.paths import results_paths
+
+    read = CaseResults(results_paths(read_settings()))
+    read.refresh()
+    for name, why in read.problems():
+        say(f"{name} is not shown: {why}")
+    return read.of_case(case_id)
+
+
+def _print_results(found: "RubricResults") -> None:
+    verdicts = {True: "met", False: "unmet", None: ""}
+    rows: list[list[Any]] = [
+        ["score", "", *(r.state if r.score is None else f"{r.score:.2f}" for r in found.results)]
+    ]
+    for place, criterion in enumerate(found.criteria):
+        given = (verdicts[r.met[place] if r.met else None] for r in found.results)
+        rows.append([criterion.criterion, f"{criterion.points:+g}", *given])
+    columns = [
+        "criterion",
+        "points",
+        *(r.model if r.verified else f"{r.model} (unverified)" for r in found.results),
+    ]
+    print_table(columns, rows, title=f"How models did, {found.cases}")
 
 
 @app.command()

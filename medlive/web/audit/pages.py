@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from medlive.db.audit.details import Membership, StoredReply
 from medlive.db.audit.listing import Counts
@@ -14,6 +14,9 @@ from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
 from medlive.web.pages import Page
+
+if TYPE_CHECKING:
+    from medlive.evaluation.bundles.case_results import RubricResults
 
 Link = tuple[str, str]  # Text and address
 
@@ -88,6 +91,16 @@ class RevisionStep:
 
 
 @dataclass(frozen=True)
+class ModelResults:
+    """How models did on the case."""
+
+    withheld: bool = False  # Whether the account rates in a study, which is blind
+    reading: bool = False  # Whether some are still being read
+    tables: Sequence["RubricResults"] = ()
+    problems: Sequence[tuple[str, str]] = ()  # Name, and why it is not shown
+
+
+@dataclass(frozen=True)
 class ThreadPage(Page):
     """A thread, every decision about it, and its case where there is one."""
 
@@ -104,6 +117,7 @@ class ThreadPage(Page):
     decision_links: Mapping[int, str]  # Number of a decision → its address
     revisions: Sequence[RevisionStep]  # The newest first
     memberships: Sequence[Membership]
+    results: ModelResults
     entries: Sequence[LogEntry]  # What people did to it
     actions: Actions | None  # None: the account may not act
     before: Link | None  # Of the list that led here

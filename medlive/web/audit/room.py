@@ -87,7 +87,7 @@ async def show_case(
     async with site.database.begin() as session:
         with _missing():
             found = await inspect_case(session, case_id, decision=decision)
-        return render(request, await load_thread_page(session, found, account, request.url, of_case=True))
+        return render(request, await load_thread_page(session, found, account, request, of_case=True))
 
 
 @router.get("/threads/{source}/{thread_id:path}")
@@ -98,7 +98,7 @@ async def show_thread(
     async with site.database.begin() as session:
         with _missing():
             found = await inspect_thread(session, source, thread_id, decision=decision)
-        return render(request, await load_thread_page(session, found, account, request.url, of_case=False))
+        return render(request, await load_thread_page(session, found, account, request, of_case=False))
 
 
 @router.get("/{table}.{form}")

@@ -1,36 +1,44 @@
 """What the page of a thread or a case shows."""
 
+import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import Any, Final
 from urllib.parse import quote_plus
 
-from starlette.datastructures import URL, QueryParams
+from fastapi import Request
+from starlette.datastructures import QueryParams
 
 from medlive.db.accounts import Account
 from medlive.db.audit.details import CaseRevision, find_replies, list_memberships, list_revisions
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
+from medlive.db.studies import has_open_study
 from medlive.service.audit import without_identifiers
+from medlive.service.paths import results_paths
 from medlive.web.acts.actions import case_actions, thread_actions
 from medlive.web.audit.marking import compare, mark_thread
-from medlive.web.audit.pages import Advice, Call, Link, RevisionStep, ThreadPage
+from medlive.web.audit.pages import Advice, Call, Link, ModelResults, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
+from medlive.web.site import site_of
 
+PATIENCE_S: Final = 2.0
+"""Seconds that a page waits for results to be read; the next one shows what was read meanwhile."""
 _TEXTS = ("narrative", "query", "advice")
 _Record = Mapping[str, Any]
 
 
 async def load_thread_page(
-    session: Session, found: dict[str, Any], account: Account, url: URL, *, of_case: bool
+    session: Session, found: dict[str, Any], account: Account, request: Request, *, of_case: bool
 ) -> ThreadPage:
     """The page about what `inspect_thread` found: its case, if `of_case`, or the thread.
 
-    The query of `url` says which list led to it.
+    The query of the request says which list led to it.
     """
+    url = request.url
     curation = found["curation"] or {"elements": (), "claims": (), "calls": (), "checks": ()}
     title, messages = mark_thread(found["thread"], curation["elements"])
     elements = _group(curation["elements"], "side")
@@ -67,12 +75,27 @@ async def load_thread_page(
         },
         revisions=[_step(*pair) for pair in pairwise(revisions)][::-1],
         memberships=await list_memberships(session, case_id) if case_id else [],
+        results=await _results(request, session, account, case_id) if case_id else ModelResults(),
         entries=await list_entries(session, subject=subject),
         actions=actions,
         before=before,
         after=after,
         back=(TABLES[state.table].title, state.page()),
     )
+
+
+async def _results(request: Request, session: Session, account: Account, case_id: str) -> ModelResults:
+    """How models did on a case, by what was read before and what can be read in `PATIENCE_S`."""
+    if await has_open_study(session, account.name):
+        return ModelResults(withheld=True)
+    state = request.app.state
+    if not hasattr(state, "results"):
+        # Here, since numpy and the verifier take memory that a server of downloads does not need.
+        from medlive.evaluation.bundles.case_results import CaseResults
+
+        state.results = CaseResults(results_paths(site_of(request).settings))
+    done = await asyncio.to_thread(state.results.refresh_within, PATIENCE_S)
+    return ModelResults(False, not done, state.results.of_case(case_id), state.results.problems())
 
 
 def _outcome(found: _Record) -> str:
