@@ -34,6 +34,7 @@ class Queue(StrEnum):
 
 STALLED_AFTER_S = 10.0
 """A worker whose last heartbeat is older is dead: others take its jobs over."""
+UNCOUNT_ATTEMPT = "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""
 

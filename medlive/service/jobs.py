@@ -7,7 +7,7 @@ STALLED_AFTER_S.
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import timedelta
 
 import procrastinate
@@ -17,7 +17,15 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.worker import Worker
 
 from medlive.clock import now
-from medlive.db.jobs import STALLED_AFTER_S, Queue, announce_serving, count_servers, hurry, queued_locks
+from medlive.db.jobs import (
+    STALLED_AFTER_S,
+    UNCOUNT_ATTEMPT,
+    Queue,
+    announce_serving,
+    count_servers,
+    hurry,
+    queued_locks,
+)  # fmt: skip
 from medlive.db.session import Connection, Database, Session, ask_lock, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
@@ -57,7 +65,7 @@ class _Retry(BaseRetryStrategy):
         if isinstance(exception, CircuitOpen | WeekSpent):
             return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
         if isinstance(exception, RetryLater):
-            return RetryDecision(retry_in={"seconds": exception.waits[job.attempts]})
+            return RetryDecision(retry_in={"seconds": exception.waits[max(job.attempts, 0)]})
         return None
 
 
@@ -68,6 +76,15 @@ async def _run_job(context: procrastinate.JobContext, /, **arguments: int | str)
         except RetryLater as later:
             if context.job.attempts < len(later.waits):
                 raise
+        except (CircuitOpen, WeekSpent, asyncio.CancelledError):
+            await _uncount_attempt(context.app, context.job)
+            raise
+
+
+async def _uncount_attempt(app: procrastinate.App, job: Job) -> None:
+    """Take back the attempt that putting a job back will count: nothing was asked of its endpoint."""
+    with suppress(exceptions.ConnectorException):
+        await app.connector.execute_query_async(UNCOUNT_ATTEMPT, job_id=job.id)
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -266,4 +283,5 @@ async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
     for queue in queues:
         stalled = await app.job_manager.get_stalled_jobs(queue=queue, seconds_since_heartbeat=STALLED_AFTER_S)
         for job in stalled:
+            await _uncount_attempt(app, job)
             await app.job_manager.retry_job(job, retry_at=now())

@@ -11,6 +11,7 @@ from procrastinate import App
 from medlive.clock import now
 from medlive.db.jobs import Queue, count_ready, count_servers, hurry
 from medlive.db.session import Database
+from medlive.errors import CircuitOpen
 from medlive.service.jobs import (
     CURATE,
     RETRY_AFTER_S,
@@ -109,6 +110,25 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(d
                 await hurry(session, Queue.CURATE)
         await _serve_until(app, database, unanswered, partial(_has_tried, tried, 4))
         assert await app.job_manager.list_jobs_async() == []
+
+
+async def test_jobs_that_are_put_back_use_up_no_attempt(database: Database) -> None:
+    tried = []
+
+    async def closed(revision: int) -> None:
+        tried.append(revision)
+        if len(tried) < 3:
+            raise CircuitOpen("the endpoint is not asked", hint="", retry_at=now())
+        raise RetryLater("endpoint_unavailable")
+
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [1])
+        await _serve_until(app, database, closed, partial(_has_tried, tried, 3))
+        [job] = await app.job_manager.list_jobs_async(status="todo")
+    assert job.attempts == 1
+    assert job.scheduled_at is not None
+    assert (job.scheduled_at - now()).total_seconds() <= RETRY_AFTER_S["endpoint_unavailable"][0]
 
 
 def _has_tried(tried: list[int], times: int) -> bool:
