@@ -179,6 +179,13 @@ class ArchiveSection(_Section):
     """Days after which a file of raw pages is removed; None for never. Threads stay."""
 
 
+class BackupSection(_Section):
+    """The weekly backup."""
+
+    folder: Path | None = None  # None for no weekly backup
+    keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
+
+
 class WeeklyTime(_Section):
     """A time of each ISO week, in UTC."""
 
@@ -199,6 +206,7 @@ class ScheduleSection(_Section):
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The queueing has failed, and is done again, where more than this share of its threads failed."""
     retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`
+    backup: WeeklyTime = WeeklyTime(weekday="sun", hour=23)  # With `backup.folder`
 
 
 class OidcSection(_Section):
@@ -240,6 +248,7 @@ class Settings(_Section):
     publish: PublishSection = PublishSection()
     notify: NotifySection = NotifySection()
     archive: ArchiveSection = ArchiveSection()
+    backup: BackupSection = BackupSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
     """Fields of `medlive.sources.fetching.policy.FetchSettings`."""
     sources: dict[str, dict[str, Any]] = Field(default_factory=dict)

@@ -62,6 +62,10 @@ class DatabaseUnavailable(ServiceUnavailable):
     """The database cannot be reached."""
 
 
+class DatabaseForbidden(ServiceUnavailable):
+    """The database user has no right to do this."""
+
+
 class EndpointUnavailable(ServiceUnavailable):
     """The model endpoint cannot be reached."""
 

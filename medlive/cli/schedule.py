@@ -107,8 +107,8 @@ def worker(
     """Do what is queued in the database, by this process or another, until stopped by SIGTERM or SIGINT.
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
-    in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep; all but
-    curate need the scheduler's MEDLIVE_HOME.
+    in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
+    backup; all but curate need the scheduler's MEDLIVE_HOME, and backup the database's owner.
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast

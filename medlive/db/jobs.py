@@ -30,6 +30,8 @@ class Queue(StrEnum):
     """Freeze, verify, publish, announce."""
     UPKEEP = "upkeep"
     """Retention."""
+    BACKUP = "backup"
+    """The weekly backup, which reads every table: for a worker with the owner's URL."""
 
 
 STALLED_AFTER_S = 10.0

@@ -36,7 +36,7 @@ _TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = curren
 def grant(url: str) -> list[str]:
     """Create both roles, without a login, give them their rights anew, and return their names.
 
-    To be repeated after every upgrade. Raises DatabaseUnavailable, also for a user who may not create roles.
+    To be repeated after every upgrade. Raises DatabaseUnavailable, and DatabaseForbidden for who may not do it.
     """
     with connect(url) as connection:
         for role in (WEB, WORKER):

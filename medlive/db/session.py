@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from medlive.db.mapping import dump_json, load_json
-from medlive.errors import ConfigError, DatabaseUnavailable, MissingExtra
+from medlive.errors import ConfigError, DatabaseForbidden, DatabaseUnavailable, MissingExtra
 from medlive.redaction import HIDDEN
 
 Session = AsyncSession
@@ -29,9 +29,9 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
 """What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 # Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
-# connections, no such database, no right to do it.
+# connections, no such database.
+_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000"}
 _FORBIDDEN = "42501"
-_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000", _FORBIDDEN}
 
 
 def parse_url(url: str) -> URL:
@@ -57,11 +57,6 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
     reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
     if url.password:
         reason = reason.replace(url.password, HIDDEN)
-    if getattr(getattr(error, "orig", None), "sqlstate", None) == _FORBIDDEN:
-        return DatabaseUnavailable(
-            f"the database user {url.username or ''} may not do this: {reason}",
-            hint="use the owner's URL on the command line, or see `medlive db roles`",
-        )
     return DatabaseUnavailable(
         f"the database {url.database or ''} at {host} cannot be used: {reason}",
         hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
@@ -70,13 +65,19 @@ def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
 
 @contextmanager
 def translated_errors(url: URL) -> Iterator[None]:
-    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away."""
+    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away, and
+    DatabaseForbidden for a user without the right."""
     try:
         yield
     except exc.TimeoutError as error:
         raise unavailable(url, error) from error
     except exc.DBAPIError as error:
         state = getattr(error.orig, "sqlstate", None)
+        if state == _FORBIDDEN:
+            raise DatabaseForbidden(
+                f"the database user {url.username or ''} may not do this: {str(error.orig).splitlines()[0]}",
+                hint="use the owner's URL on the command line, or see `medlive db roles`",
+            ) from error
         away = isinstance(error, exc.OperationalError | exc.InterfaceError)
         if away if state is None else state[:2] in {"08", "28"} or state in _AWAY:
             raise unavailable(url, error) from error

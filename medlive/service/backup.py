@@ -5,11 +5,12 @@ The folder holds `database.dump` (pg_dump's own format), `archive/`, `snapshots/
 copied later hold all that its rows point to. Evidence is not in it; it is built from its corpora.
 """
 
+import asyncio
 import json
 import os
 import shutil
-import subprocess
 import tempfile
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -24,12 +25,13 @@ from medlive.db.migrate import head
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database, parse_url
 from medlive.db.tables.release import SnapshotState
-from medlive.errors import BadInput, CheckFailed, DatabaseUnavailable, UsageError
+from medlive.errors import BadInput, CheckFailed, ServiceUnavailable, UsageError
 from medlive.integrity.folder import sha256, sync, writing_to
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import archive_path, snapshots_path
 from medlive.snapshot.identity import folder_name
+from medlive.snapshot.model import VERSION
 
 DUMP: Final = "database.dump"
 SUMS: Final = "SHA256SUMS"
@@ -42,7 +44,7 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
     """Write a backup into the new folder `out`; what is in it. Other processes may go on working.
 
     Raises UsageError for a folder that exists, CheckFailed when raw pages were removed meanwhile (run it again),
-    DatabaseUnavailable, and DiskFull.
+    DatabaseUnavailable, ServiceUnavailable where pg_dump fails, and DiskFull.
     """
     draft = _begin(out)
     try:
@@ -52,28 +54,57 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
             kept = await list_archives(session)
             down = await list_takedowns(session)
             rows = await count_rows(session)
-            _run_program(settings, "pg_dump", "--format=custom", *_BARE, f"--file={draft / DUMP}", same)
-        with writing_to(draft):
-            _copy_files(settings, draft, [a.path for a in kept], [folder_name(v) for v in frozen])
-            _write_lines(draft / TAKEDOWNS, [{"source": s, "thread_id": t, "reason": r} for s, t, r in down])
-            about = {
-                "format": 1, "created_at": now().isoformat(), "medlive": __version__, "schema": head(),
-                "rows": rows, "archives": {a.path: a.bytes for a in kept}, "snapshots": frozen,
-            }  # fmt: skip
-            (draft / "backup.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
-            short = [a.path for a in kept if _size(draft / "archive" / a.path) < a.bytes]
-            if short:
-                raise CheckFailed(
-                    f"raw pages are missing or were removed meanwhile: {', '.join(short)}",
-                    hint="run it again; if it says so again, `medlive source check`",
-                )
-            sums = "".join(f"{sha256(draft / name)}  {name}\n" for name in _names(draft))
-            (draft / SUMS).write_text(sums, encoding="utf-8")
-            sync(*(draft / name for name in _names(draft)), draft)
-            draft.rename(out)
+            await _run_program(settings, "pg_dump", "--format=custom", *_BARE, f"--file={draft / DUMP}", same)
+        about = {
+            "format": 1, "created_at": now().isoformat(), "medlive": __version__, "schema": head(),
+            "rows": rows, "archives": {a.path: a.bytes for a in kept}, "snapshots": frozen,
+        }  # fmt: skip
+        takedowns = [{"source": s, "thread_id": t, "reason": r} for s, t, r in down]
+        await asyncio.to_thread(_finish, settings, draft, out, about, takedowns)
     finally:
         shutil.rmtree(draft, ignore_errors=True)
     return about | {"folder": str(out)}
+
+
+async def back_up_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
+    """Write the week's backup into the configured folder, and remove all but the latest of its weeks.
+
+    Raises what `make_backup` raises.
+    """
+    folder, keep = settings.backup.folder, settings.backup.keep
+    if folder is None:
+        raise UsageError("no folder for backups is configured", hint="[backup] folder in config/medlive.toml")
+    counts: dict[str, Any] = {}
+    if not (folder / week).exists():
+        about = await make_backup(settings, folder / week)
+        counts = {"rows": sum(about["rows"].values()), "archives": len(about["archives"])}
+        counts["snapshots"] = len(about["snapshots"])
+    weeks = (path for path in folder.iterdir() if VERSION.fullmatch(path.name) and (path / SUMS).is_file())
+    surplus = sorted(weeks)[:-keep]
+    for old in surplus:
+        await asyncio.to_thread(shutil.rmtree, old)
+    return counts | {"removed": len(surplus)}
+
+
+def _finish(
+    settings: Settings, draft: Path, out: Path, about: dict[str, Any], takedowns: list[dict[str, str]]
+) -> None:
+    """Copy the files that the dump's rows point to, note what is in the backup, and give it its name."""
+    with writing_to(draft):
+        kept: dict[str, int] = about["archives"]
+        _copy_files(settings, draft, [*kept], [folder_name(v) for v in about["snapshots"]])
+        _write_lines(draft / TAKEDOWNS, takedowns)
+        (draft / "backup.json").write_text(json.dumps(about, indent=1), encoding="utf-8")
+        short = [path for path, size in kept.items() if _size(draft / "archive" / path) < size]
+        if short:
+            raise CheckFailed(
+                f"raw pages are missing or were removed meanwhile: {', '.join(short)}",
+                hint="run it again; if it says so again, `medlive source check`",
+            )
+        sums = "".join(f"{sha256(draft / name)}  {name}\n" for name in _names(draft))
+        (draft / SUMS).write_text(sums, encoding="utf-8")
+        sync(*(draft / name for name in _names(draft)), draft)
+        draft.rename(out)
 
 
 async def restore_backup(settings: Settings, folder: Path) -> dict[str, Any]:
@@ -92,7 +123,8 @@ async def restore_backup(settings: Settings, folder: Path) -> dict[str, Any]:
                 raise UsageError("this instance is in use: its database has tables", hint="name an empty one")
     finally:
         await database.aclose()
-    _run_program(settings, "pg_restore", "--exit-on-error", "--single-transaction", *_BARE, stdin=folder / DUMP)
+    whole = ("--exit-on-error", "--single-transaction")
+    await _run_program(settings, "pg_restore", *whole, *_BARE, str(folder / DUMP))
     _put_back(folder, places)
     again: list[str] = []
     async with open_database(settings) as database:
@@ -166,17 +198,23 @@ def _copy_files(settings: Settings, draft: Path, archives: list[str], snapshots:
             shutil.copy2(source, target)
 
 
-def _run_program(settings: Settings, name: str, *options: str, stdin: Path | None = None) -> None:
+async def _run_program(settings: Settings, name: str, *options: str) -> None:
     """Run one of PostgreSQL's programs on this instance's database, its password in the environment."""
     url = parse_url(database_url(settings)).set(drivername="postgresql")
     secret = {"PGPASSWORD": url.password} if url.password else {}
     shown = url.set(password=None).render_as_string(hide_password=False)
     command: list[str | Path] = [find_program(name), *options, f"--dbname={shown}"]
-    with open(stdin or os.devnull, "rb") as given:
-        done = subprocess.run(command, stdin=given, capture_output=True, text=True, env={**os.environ, **secret})
-    if done.returncode:
-        reason = (done.stderr.strip().splitlines() or ["no message"])[-1]
-        raise DatabaseUnavailable(f"{name} failed: {reason}")
+    running = await asyncio.create_subprocess_exec(
+        *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env={**os.environ, **secret}
+    )
+    try:
+        _, said = await running.communicate()
+    except asyncio.CancelledError:
+        running.kill()
+        raise
+    if running.returncode:
+        reason = (said.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
+        raise ServiceUnavailable(f"{name} failed: {reason}", hint="it needs the database's owner")
 
 
 def _names(folder: Path) -> list[str]:

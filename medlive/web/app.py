@@ -17,7 +17,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
 from medlive.db.session import ping
-from medlive.errors import DatabaseUnavailable, UsageError
+from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.web import static_files
 from medlive.web.accounts.access import session_cookie
 from medlive.web.accounts.room import ACCOUNTS
@@ -83,6 +83,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(UsageError, _on_usage_error)
     app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
+    app.add_exception_handler(DatabaseForbidden, _on_usage_error)
     app.add_exception_handler(Exception, _on_fault)
     return app
 
@@ -132,7 +133,7 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 
 
 async def _on_usage_error(request: Request, error: Exception) -> Response:
-    assert isinstance(error, UsageError)
+    assert isinstance(error, UsageError | DatabaseForbidden)
     return _error(request, 422, ": ".join(filter(None, (error.message, error.hint))), None)
 
 

@@ -4,12 +4,22 @@ import asyncio
 import json
 import shutil
 from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from pydantic import SecretStr
+from sqlalchemy import make_url
 
+from medlive.config import load_settings
 from medlive.db import embedded
+from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
+from medlive.errors import DatabaseForbidden
+from medlive.service.backup import make_backup
+from medlive.service.database import open_database
+from medlive.service.schedule.scheduler import run_step
+from medlive.service.schedule.steps import StepStatus, read_states
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Done, Instance, write_lines
 from tests.support.threads import as_import
@@ -98,3 +108,30 @@ async def test_a_backup_under_load_is_restored_whole(
         assert gone.title not in stored
     finally:
         embedded.stop(new.home)
+
+
+async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
+    new_instance: NewInstance, tmp_path: Path
+) -> None:
+    instance, folder = new_instance(), tmp_path / "weekly"
+    given = {"MEDLIVE_BACKUP__FOLDER": str(folder), "MEDLIVE_BACKUP__KEEP": "2"}
+    settings = load_settings(instance.environment() | given).settings
+    moment = datetime(2026, 11, 22, 23, 30, tzinfo=UTC)
+    async with open_database(settings) as database:
+        unset = await read_states(database, load_settings(instance.environment()).settings, moment)
+        assert "backup" not in {state.name for state in unset}
+        [due] = [s for s in await read_states(database, settings, moment) if s.name == "backup"]
+        assert (due.week, due.status, due.queue) == ("2026.W47", StepStatus.DUE, Queue.BACKUP)
+        folder.mkdir()
+        (folder / "2026.W01").mkdir()  # not a backup: it stays
+        for week in ("2026.W45", "2026.W46", "2026.W47", "2026.W47"):
+            await run_step(database, settings, "backup", week)
+        assert {path.name for path in folder.iterdir()} == {"2026.W01", "2026.W46", "2026.W47"}
+        [done] = [s for s in await read_states(database, settings, moment) if s.name == "backup"]
+        assert done.status is StepStatus.DONE
+        # Another than the owner cannot: the step has failed, in words.
+        instance.change("CREATE ROLE reads_little LOGIN")
+        few = make_url(instance.url or "").set(username="reads_little").render_as_string(hide_password=False)
+        with pytest.raises(DatabaseForbidden, match="reads_little may not do this"):
+            await make_backup(settings.model_copy(update={"database_url": SecretStr(few)}), folder / "other")
+    assert not list(folder.glob(".*"))

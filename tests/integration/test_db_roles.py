@@ -10,7 +10,7 @@ from medlive.config import Settings
 from medlive.db.migrate import IMMUTABLE
 from medlive.db.roles import WEB, WORKER, grant
 from medlive.db.session import Database
-from medlive.errors import DatabaseUnavailable
+from medlive.errors import DatabaseForbidden
 from medlive.service.database import open_database
 from medlive.service.release.freeze import freeze
 from tests.support.release import fill
@@ -119,7 +119,7 @@ def test_rights_are_given_anew_after_an_upgrade(database_url: str, web_url: str)
 
 async def test_a_user_without_the_right_is_told_so_in_one_line(worker_url: str) -> None:
     database = Database.connect(worker_url)
-    with pytest.raises(DatabaseUnavailable, match="permission denied for table accounts"):
+    with pytest.raises(DatabaseForbidden, match="permission denied for table accounts"):
         async with database.begin() as session:
             await (await session.connection()).exec_driver_sql("SELECT FROM accounts")
     await database.aclose()

@@ -27,6 +27,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
+from medlive.service.backup import back_up_week
 from medlive.service.curation.curate import CurationCounts, curate_queued, queue_again
 from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.pipeline import open_pipeline
@@ -323,7 +324,7 @@ async def _retention(database: Database, settings: Settings, week: str) -> Count
 
 
 WORK: dict[str, Work] = {
-    steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention,
+    steps.QUEUE: _queue, steps.FREEZE: _freeze, steps.RETENTION: _retention, steps.BACKUP: back_up_week,
     steps.VERIFY: verify_week, steps.PUBLISH: publish_week, steps.ANNOUNCE: announce_week,
 }  # fmt: skip
 """The steps other than harvests: each does its work for an ISO week."""

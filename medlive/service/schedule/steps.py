@@ -31,13 +31,14 @@ OVERDUE_AFTER = timedelta(hours=24)
 PATIENCE = timedelta(hours=6)
 """How long a freeze waits for a harvest or for curation, and for how long these may have begun before."""
 NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
-QUEUE, FREEZE, RETENTION = "queue", "freeze", "retention"
+QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
 AFTER = {VERIFY: FREEZE, PUBLISH: VERIFY, ANNOUNCE: PUBLISH}
 """Step → the step that must be done first, for the same week; it follows at once."""
 BY_HAND = {QUEUE: runs.CURATE, RETENTION: runs.PRUNE}
-"""Step → the equivalent command for cron or by hand."""
-_QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP} | dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
+"""Step → the equivalent command for cron or by hand, where there is one that is recorded."""
+_QUEUES = {QUEUE: Queue.FILTER, RETENTION: Queue.UPKEEP, BACKUP: Queue.BACKUP}
+_QUEUES |= dict.fromkeys((FREEZE, *AFTER), Queue.RELEASE)
 AGAIN = "again"
 """In a run's counts: why it is to be run again soon, though it did not fail."""
 _HARVEST = "harvest:"
@@ -97,7 +98,7 @@ def weekly_times(schedule: ScheduleSection, sources: Mapping[str, Any]) -> dict[
         )
     harvests = {_HARVEST + source: own.get(source, schedule.harvest) for source in sources}
     release = dict.fromkeys((FREEZE, *AFTER), schedule.freeze)
-    return {**harvests, QUEUE: schedule.queue, **release, RETENTION: schedule.retention}
+    return {**harvests, QUEUE: schedule.queue, **release, RETENTION: schedule.retention, BACKUP: schedule.backup}
 
 
 def due_at(week_of: datetime, time: WeeklyTime) -> datetime:
@@ -132,8 +133,9 @@ async def read_states(
     the next.
     """
     times = weekly_times(settings.schedule, select_sources(settings, []))
-    if not settings.publish.weekly:
-        times = {name: time for name, time in times.items() if name not in (PUBLISH, ANNOUNCE)}
+    off = [] if settings.publish.weekly else [PUBLISH, ANNOUNCE]
+    off += [] if settings.backup.folder else [BACKUP]
+    times = {name: time for name, time in times.items() if name not in off}
     async with database.begin() as session:
         history = await runs.load_history(session)
         jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
@@ -283,7 +285,7 @@ def _read_record(name: str, time: WeeklyTime, slot_week: str, present: str, hist
         # Nothing is overdue here: whoever freezes by cron need not verify by the scheduler.
         return _StepRecord(_done_week(name, history), first == slot_week, latest, None)
     done_week, reopened = _done_by_anyone(name, time, slot_week, history)
-    return _StepRecord(done_week, expected, _newest(latest, history.latest.get(BY_HAND[name])), since, reopened)
+    return _StepRecord(done_week, expected, _newest(latest, history.latest.get(_by_hand(name))), since, reopened)
 
 
 def _done_week(name: str, history: runs.History) -> str | None:
@@ -294,13 +296,17 @@ def _done_week(name: str, history: runs.History) -> str | None:
 
 def _done_by_anyone(name: str, time: WeeklyTime, slot_week: str, history: runs.History) -> tuple[str | None, bool]:
     """The latest week a step was done for, by the scheduler or by hand; whether a harvest has ended since."""
-    scheduled, by_hand = history.done.get(command_of(name)), history.done.get(BY_HAND[name])
+    scheduled, by_hand = history.done.get(command_of(name)), history.done.get(_by_hand(name))
     weeks = [scheduled.week] if scheduled is not None and scheduled.week is not None else []
     if by_hand is not None:
         weeks.append(iso_week(latest_slot(by_hand.started_at, time)))
     ended = _newest(scheduled, by_hand)
     reopened = name == QUEUE and ended is not None and _harvest_ended(history, ended.started_at, slot_week)
     return max(weeks, default=None), reopened
+
+
+def _by_hand(name: str) -> str:
+    return BY_HAND.get(name, command_of(name))
 
 
 def _harvest_ended(history: runs.History, after: datetime, week: str) -> bool:

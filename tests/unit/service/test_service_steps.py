@@ -15,6 +15,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
 from medlive.service.schedule.steps import (
     AFTER,
+    BACKUP,
     RETRY_AFTER,
     WEEK,
     StepState,
@@ -28,7 +29,7 @@ from medlive.service.schedule.steps import (
 )
 
 SCHEDULE = ScheduleSection(harvest_sources={"b": WeeklyTime(weekday="fri", hour=7, minute=30)})
-TIMES = weekly_times(SCHEDULE, {"a": None, "b": None})
+TIMES = {name: at for name, at in weekly_times(SCHEDULE, {"a": None, "b": None}).items() if name != BACKUP}
 EMPTY = History({}, {}, {}, None, None, frozenset(), {})
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 MOMENTS = st.integers(0, 20 * 365 * 86_400).map(lambda s: datetime(2020, 1, 1, tzinfo=UTC) + timedelta(seconds=s))
