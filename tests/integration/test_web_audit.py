@@ -5,30 +5,25 @@ import asyncio
 import csv
 import io
 import json
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 from selectolax.lexbor import LexborHTMLParser as Html
 
 from medlive.config import Settings
-from medlive.db.audit.listing import stream_rows
 from medlive.db.audit.tables import LISTINGS
-from medlive.db.audit.threads import THREADS, ThreadFilter
 from medlive.db.session import Database
 from medlive.db.studies import Study, add_study, close_study
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.threads import threads
-from medlive.service.curation.curate import curate_revision
 from medlive.web.site import Site
 from tests.integration.test_reviewing import held, pipeline, rejected, rubric, settings  # noqa: F401 - fixtures
 from tests.support.bundles import graded
-from tests.support.hostile import TEXTS
 from tests.support.releases import case, release
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, served, session_of
@@ -56,40 +51,6 @@ async def many(database: Database, settings: Settings) -> None:
     ]
     async with database.begin() as session:
         await threads.save_threads(session, made)
-
-
-def replies_with(text: str) -> dict[str, Any]:
-    """Replies of an engine that writes a text wherever it may."""
-
-    def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        return {"narrative": f"Dry cough. {text}", "advice": " ".join(e["statement"] for e in inputs["advice"])}
-
-    def criteria(inputs: Mapping[str, Any]) -> dict[str, Any]:
-        found = rubric(inputs)
-        return {**found, "criteria": [c | {"criterion": f"{c['criterion']} {text}"} for c in found["criteria"]]}
-
-    verdict = {"verdict": "supported", "reason": text,
-               "evidence": [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]}  # fmt: skip
-    judged = lambda inputs: {"verdicts": [{"id": c["id"], **verdict} for c in inputs["claims"]]}  # noqa: E731
-    return {"controller__write": written, "rubric__write": criteria, "validator__alignment": judged}
-
-
-@pytest.fixture
-async def hostile(database: Database, settings: Settings) -> int:
-    """Threads that hold a script each, in title, message and tag, and whose engine repeats it; how many."""
-    opening, *rest = THREAD.messages
-    made = [
-        replace(
-            THREAD, thread_id=f"{n}-{text}", title=text, tags=(text,), posted_at=DAY,
-            messages=(replace(opening, text=f"{PATIENT} {text}"), *rest),
-        )
-        for n, text in enumerate(TEXTS)
-    ]  # fmt: skip
-    async with database.begin() as session:
-        saved = await threads.save_threads(session, made)
-    for text, one in zip(TEXTS, saved, strict=True):
-        await curate_revision(pipeline(database, text, **replies_with(text)), one.revision_pk)
-    return len(made)
 
 
 def total(page: Html) -> int:
@@ -268,19 +229,3 @@ async def test_a_cases_page_shows_how_models_did_but_not_to_who_rates(
     async with database.begin() as session:
         await close_study(session, "s")
     assert (await shown()).css("table.results")
-
-
-async def test_scripts_in_threads_and_replies_are_shown_as_text(
-    database: Database, viewer: Browser, hostile: int
-) -> None:
-    async with database.begin() as session:
-        found = [row async for row in stream_rows(session, THREADS, ThreadFilter())]
-    assert len(found) == hostile == 20
-    paths = [f"/audit/{name}" for name in LISTINGS] + ["/audit"]
-    paths += [href for name in ("threads", "cases") for href in rows(await read(viewer, f"/audit/{name}"))]
-    assert len(paths) >= 30
-    for path in paths:
-        page = await read(viewer, path)
-        assert page.css("[data-xss], iframe, base, style, main svg, script:not([src])") == [], path
-        assert [a for a in page.css("a") if str(a.attributes.get("href", "")).startswith("javascript:")] == []
-    assert TEXTS[0] in (await read(viewer, "/audit/threads")).css_first("main").text()

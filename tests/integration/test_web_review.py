@@ -239,7 +239,6 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
     database: Database, database_url: str, site: Site, held: str, tmp_path: Path
 ) -> None:
     async_api = pytest.importorskip("playwright.async_api")
-    axe = pytest.importorskip("axe_playwright_python.async_playwright").Axe()
     async with (
         async_api.async_playwright() as playwright,
         serve_web(build_app(site), "127.0.0.1", 0) as url,
@@ -261,22 +260,8 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
             await page.wait_for_url(f"{url}/review")
             return page
 
-        async def look(page: Any, name: str) -> None:
-            """No page is wider than its window, no field without a label; kept as a picture beside the test."""
-            wide = "() => document.documentElement.scrollWidth > document.documentElement.clientWidth"
-            bare = "() => [...document.querySelectorAll('input:not([type=hidden]), select, textarea')].filter(f => !f.labels.length).length"  # noqa: E501
-            assert not await page.evaluate(wide), name
-            assert await page.evaluate(bare) == 0, name
-            serious = [
-                v for v in (await axe.run(page)).response["violations"] if v["impact"] in ("serious", "critical")
-            ]
-            assert serious == [], name
-            await page.screenshot(path=tmp_path / f"{name}.png", full_page=True)
-
         admin = await enter("ada", 1280, "light")
-        await look(admin, "desk")
         await admin.click(f"text={held}")
-        await look(admin, "case")
         await admin.fill("#query", "Why do I cough?")
         await admin.fill("#c2", "")  # Retired
         await admin.fill("#edit-reason", "Too long.")
@@ -301,7 +286,6 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
                 await admin.select_option("#kind", value)
             else:
                 await admin.fill(f"#{field}", value)
-        await look(admin, "new")
         await admin.click("text=Draw and begin")
         await admin.wait_for_url(f"{url}/review/studies/first/results")
         for name, keys, width, theme in (("ann", "2x", 390, "dark"), ("bob", "21", 1280, "dark")):
@@ -309,16 +293,13 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
             await page.click("text=first")
             for done_before, key in enumerate(keys):
                 await page.wait_for_selector(f"text={done_before} of 2 rated")
-                await look(page, f"rate-{name}-{done_before}")
                 await page.keyboard.press(key)
             await page.wait_for_selector("text=You rated everything")
         settler = await enter("cleo", 390, "light")
         await settler.click("text=Results of first")
-        await look(settler, "results")
         await settler.click("text=1 – acceptable")
         await settler.wait_for_selector("text=Settled: 1")
         await admin.goto(f"{url}/acts/log")
-        await look(admin, "log")
         await chromium.close()
     assert faults == []
     async with database.begin() as session:
