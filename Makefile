@@ -57,12 +57,12 @@ security: $(VENV)/.dev ## the tests of the threat model (docs/security.md)
 	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations
 
 audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions; needs pypi.org and its advisories
-	@$(BIN)/pip-audit --strict --no-deps --disable-pip -r constraints.txt
+	@deploy/audit.sh $(BIN)
 
 coverage: $(VENV)/.dev ## which lines the unit tests reach
 	@$(BIN)/python -m pytest -q -n $(WORKERS) --cov=medlive --cov-report=term:skip-covered tests/unit tests/golden
 
-check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations, deployment files
+check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, file sizes, migrations, deployment, audit
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -72,6 +72,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	  [ -z "$$large" ] || { echo "split these files of more than 500 lines:"; echo "$$large"; exit 1; } >&2
 	@deploy/check_migrations.sh $(BIN)/medlive
 	@deploy/check.sh $(BIN)
+	@deploy/audit.sh $(BIN)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \

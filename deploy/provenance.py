@@ -1,6 +1,7 @@
 """Print what the files given were built from, as an in-toto statement with SLSA's provenance (slsa.dev, 1.0).
 
     python deploy/provenance.py dist/*.whl dist/*.tar.gz > dist/provenance.intoto.json
+    python deploy/provenance.py registry.example/medlive@sha256:… > image.intoto.json
 
 It says what whoever runs it vouches for: the statement is only as good as the signature over it.
 """
@@ -22,19 +23,27 @@ def git(*arguments: str) -> str:
     return subprocess.run(["git", *arguments], cwd=ROOT, check=True, capture_output=True, text=True).stdout.strip()
 
 
-def statement(files: list[Path]) -> dict[str, Any]:
-    """The statement about these files, built from the commit that is checked out."""
+def subject(name: str) -> dict[str, Any]:
+    """An image by the digest that its name ends with, or a file by its own."""
+    image, _, digest = name.partition("@sha256:")
+    if digest:
+        return {"name": image, "digest": {"sha256": digest}}
+    return {"name": Path(name).name, "digest": {"sha256": hashlib.sha256(Path(name).read_bytes()).hexdigest()}}
+
+
+def statement(names: list[str]) -> dict[str, Any]:
+    """The statement about these files or images, built from the commit that is checked out."""
     commit = git("rev-parse", "HEAD")
     pins = hashlib.sha256((ROOT / "constraints.txt").read_bytes()).hexdigest()
-    subjects = [{"name": f.name, "digest": {"sha256": hashlib.sha256(f.read_bytes()).hexdigest()}} for f in files]
+    recipe = "deploy/Dockerfile" if any("@sha256:" in name for name in names) else "deploy/release.sh"
     return {
         "_type": "https://in-toto.io/Statement/v1",
-        "subject": sorted(subjects, key=lambda subject: str(subject["name"])),
+        "subject": sorted(map(subject, names), key=lambda one: str(one["name"])),
         "predicateType": "https://slsa.dev/provenance/v1",
         "predicate": {
             "buildDefinition": {
-                "buildType": "https://pypi.org/project/build/",
-                "externalParameters": {"script": "deploy/release.sh"},
+                "buildType": f"urn:medlive:{recipe}",
+                "externalParameters": {"recipe": recipe},
                 "internalParameters": {"python": platform.python_version(), "system": platform.platform()},
                 "resolvedDependencies": [
                     {"name": "source", "digest": {"gitCommit": commit}},
@@ -42,7 +51,7 @@ def statement(files: list[Path]) -> dict[str, Any]:
                 ],
             },
             "runDetails": {
-                "builder": {"id": "urn:medlive:deploy/release.sh"},
+                "builder": {"id": f"urn:medlive:{recipe}"},
                 "metadata": {"finishedOn": datetime.now(UTC).isoformat(timespec="seconds")},
             },
         },
@@ -50,4 +59,4 @@ def statement(files: list[Path]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    print(json.dumps(statement([Path(name) for name in sys.argv[1:]]), indent=2))
+    print(json.dumps(statement(sys.argv[1:]), indent=2))

@@ -19,7 +19,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if servic
 
 
 def test_it_runs_its_services_from_one_image() -> None:
-    assert set(OURS) == {"migrate", "scheduler", "worker", "web", "rooms", "metrics"}
+    assert set(OURS) == {"migrate", "scheduler", "worker", "backup", "web", "rooms", "metrics"}
     assert set(COMPOSE["services"]) - set(OURS) == {"postgres"}
     assert len({str(service["build"]) for service in OURS.values()}) == 1
     assert (ROOT / OURS["web"]["build"]["dockerfile"]).is_file()
@@ -78,7 +78,8 @@ def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
         assert probed or service["restart"] == "no", name
     users = {name: s["environment"].get("MEDLIVE_DATABASE_USER", "medlive") for name, s in OURS.items()}
     web = dict.fromkeys(("web", "rooms", "metrics"), "web")
-    assert users == {"migrate": "medlive", **dict.fromkeys(("scheduler", "worker"), "worker"), **web}
+    owners = dict.fromkeys(("migrate", "backup"), "medlive")
+    assert users == {**owners, **dict.fromkeys(("scheduler", "worker"), "worker"), **web}
 
 
 def test_only_this_machine_reaches_the_web_port_and_no_password_is_written_down() -> None:
