@@ -189,7 +189,7 @@ def dominant_language(text: str) -> Language:
 def _latin_language(words: list[str]) -> Language:
     english = sum(map(_ENGLISH.__contains__, words))
     foreign = sum(map(_FOREIGN.__contains__, words))
-    marked = sum(not w.isascii() and bool(_MARKED.search(w)) for w in words)
+    marked = sum(bool(_MARKED.search(w)) for w in words if not w.isascii())
     if foreign + marked > max(1, english):
         return "other"
     return "en" if english * 12 >= min(len(words), 12) else "unknown"

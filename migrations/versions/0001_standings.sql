@@ -30,13 +30,17 @@ BEGIN
         coalesce(attempt.engines #>> '{screener,model}', ''), coalesce(texts.specialty, ''),
         coalesce(made.status, ''), to_char(place.at AT TIME ZONE 'UTC', 'IYYY."W"IW'), place.at,
         coalesce(revision.posted_at, thread.first_seen_at),
-        medlive_words(concat_ws(E'\n', revision.title, (
+        -- Read anew only where other texts are shown; a takedown has emptied a revision that stays.
+        CASE WHEN known.revision_id = revision.id AND revision.messages <> '[]'
+            AND (known.case_id, known.case_revision) IS NOT DISTINCT FROM (made.id, texts.revision)
+        THEN known.words ELSE medlive_words(concat_ws(E'\n', revision.title, (
             SELECT string_agg(message ->> 'text', E'\n') FROM jsonb_array_elements(revision.messages) AS message
-        ), texts.narrative, texts.query, texts.advice))
+        ), texts.narrative, texts.query, texts.advice)) END
     FROM threads AS thread
     JOIN LATERAL (
         SELECT * FROM thread_revisions WHERE thread_id = thread.id ORDER BY revision DESC LIMIT 1
     ) AS revision ON true
+    LEFT JOIN thread_standings AS known ON known.thread_id = thread.id
     LEFT JOIN LATERAL (
         SELECT * FROM filter_results WHERE revision_id = revision.id ORDER BY decided_at DESC, chain_digest LIMIT 1
     ) AS result ON true

@@ -11,7 +11,7 @@ from typing import Final
 from sqlalchemy import delete, exists, func, select, text, update
 from sqlalchemy.ext.asyncio import AsyncSession
 
-from medlive.db.mapping import add_row
+from medlive.db.mapping import add_row, int_array
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import BandSchemeRow, ThreadRevisionRow
 from medlive.db.threads.threads import PendingRevision
@@ -73,7 +73,7 @@ async def save_bands(session: AsyncSession, bands: Sequence[tuple[int, Sequence[
     rows = sorted({(key, thread_pk) for thread_pk, keys in bands for key in keys})
     if rows:
         keys, threads = zip(*rows, strict=True)
-        await session.execute(_SAVE, {"keys": list(keys), "threads": list(threads)})
+        await session.execute(_SAVE, {"keys": int_array(keys), "threads": int_array(threads)})
 
 
 async def find_candidates(
@@ -87,7 +87,7 @@ async def find_candidates(
     places, keys = zip(*rows, strict=True)
     # Thousands of index look-ups look dear enough to the planner to compile the statement, which takes longer.
     await session.execute(text("SET LOCAL jit = off"))
-    asked = {"places": list(places), "keys": list(keys), "chain": chain_digest}
+    asked = {"places": int_array(places), "keys": int_array(keys), "chain": chain_digest}
     found = await session.execute(_CANDIDATES, asked | {"newest": NEWEST, "candidates": CANDIDATES})
     return [PendingRevision(thread_pk, revision_pk) for thread_pk, revision_pk in found]
 

@@ -254,17 +254,19 @@ def is_latest() -> ColumnElement[bool]:
 
 
 async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> AsyncIterator[StoredThread]:
+    row, of = ThreadRevisionRow, ThreadRow
     query = (
-        select(ThreadRevisionRow, ThreadRow)
-        .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+        select(
+            row.id, row.title, row.language, row.tags, row.posted_at, row.posted_at_assumed, row.messages,
+            of.id.label("thread_pk"), of.source, of.thread_id, of.url,
+        )
+        .join(of, of.id == row.thread_id)
         .where(condition)
-        .order_by(ThreadRevisionRow.id)
-    )
-    options = {"yield_per": 500, "populate_existing": True}
-    async for found, of in await session.stream(query, execution_options=options):
-        messages = tuple(_message(m) for m in found.messages)
-        thread = read(Thread, found, source=of.source, thread_id=of.thread_id, url=of.url, messages=messages)
-        yield StoredThread(of.id, found.id, thread, found.posted_at_assumed)
+        .order_by(row.id)
+    )  # fmt: skip
+    async for found in await session.stream(query, execution_options={"yield_per": 500}):
+        thread = read(Thread, found, messages=tuple(map(_message, found.messages)))
+        yield StoredThread(found.thread_pk, found.id, thread, found.posted_at_assumed)
 
 
 def _find_same(before: list[tuple[int, str, int]], digest: str, *, latest: bool) -> tuple[int, str, int] | None:
