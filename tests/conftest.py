@@ -9,8 +9,8 @@ from hypothesis import settings
 
 # No test measures time, so no example has a deadline. CI tries the same examples each time, so that a change is
 # judged by itself; a developer's run tries new ones, and what it finds becomes a test of its own.
-settings.register_profile("here", deadline=None)
-settings.register_profile("ci", deadline=None, derandomize=True, max_examples=40)
+settings.register_profile("here", deadline=None, max_examples=40)
+settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
 settings.load_profile("ci" if os.environ.get("CI") else "here")
 
 # `make test` hands files to its workers in this order. What takes long comes first, so that none is left alone

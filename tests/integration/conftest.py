@@ -8,14 +8,18 @@ from pathlib import Path
 
 import psycopg
 import pytest
+from argon2 import PasswordHasher
 from sqlalchemy import make_url
 
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.roles import WEB, WORKER, grant
 from medlive.db.session import Database
+from medlive.web.accounts import passwords
 
 _NUMBERS = count(1)
+HASHER = passwords._HASHER
+"""What passwords cost where this is no test."""
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +40,13 @@ def database_server() -> Iterator[str]:
     finally:
         embedded.stop(home)
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A password costs as little as one can; a test of its own knows what it costs elsewhere."""
+    monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
+    passwords._of_nobody.cache_clear()
 
 
 @pytest.fixture
