@@ -86,7 +86,7 @@ async def test_each_route_lets_in_who_may_and_nobody_else(
     database: Database, web_database: Database, tmp_path: Path
 ) -> None:
     site = site_of(web_database, tmp_path)
-    people = {None: await session_of(site, None)}
+    people: dict[Role | None, dict[str, str]] = {None: await session_of(site, None)}
     for role in Role:
         people[role] = await session_of(site, await add_account(database, role.value, role))
     wrong = []
