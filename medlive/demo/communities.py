@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
 from medlive import clock
 from medlive.demo import pages
@@ -37,16 +38,19 @@ class Communities:
 
 
 @asynccontextmanager
-async def serve_communities(threads: Sequence[SampleThread], *, first_port: int = 0) -> AsyncIterator[Communities]:
+async def serve_communities(
+    threads: Sequence[SampleThread], *, first_port: int = 0, middlewares: Sequence[Middleware] = ()
+) -> AsyncIterator[Communities]:
     """Serve the threads on 127.0.0.1 until the block ends.
 
-    `first_port` is the first of four ports; 0 lets the system choose free ones.
+    `first_port` is the first of four ports; 0 lets the system choose free ones. `middlewares` see every request,
+    for communities with faults.
     """
     by_site = {site: [t for t in threads if t.site == site] for site in SITES}
     async with AsyncExitStack() as stack:
         urls: dict[str, str] = {}
         for offset, site in enumerate(SITES):
-            runner = web.AppRunner(_application(site, by_site[site]), access_log=None)
+            runner = web.AppRunner(_application(site, by_site[site], middlewares), access_log=None)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)
             await web.TCPSite(runner, "127.0.0.1", first_port + offset if first_port else 0).start()
@@ -56,8 +60,8 @@ async def serve_communities(threads: Sequence[SampleThread], *, first_port: int 
         )
 
 
-def _application(site: Site, threads: list[SampleThread]) -> web.Application:
-    application = web.Application()
+def _application(site: Site, threads: list[SampleThread], middlewares: Sequence[Middleware]) -> web.Application:
+    application = web.Application(middlewares=middlewares)
     application.router.add_get("/robots.txt", _robots)
     application.router.add_get("/img/{name}", _image)
     _COMMUNITIES[site](threads).add_routes(application.router)

@@ -1,4 +1,4 @@
-"""What operators are told without asking: a failed step, a release. By webhook (JSON, POST) and by e-mail."""
+"""What operators are sent unasked, by webhook (JSON, POST) and e-mail: failed steps, open circuits, releases."""
 
 import asyncio
 import smtplib
@@ -13,7 +13,7 @@ from medlive.redaction import remember
 
 _TIMEOUT_S = 15.0
 
-Event = Literal["step_failed", "released"]
+Event = Literal["step_failed", "circuit_open", "released"]
 
 
 async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:

@@ -60,7 +60,8 @@ async def read_health(database: Database, settings: Settings, moment: datetime) 
     ]
     for step in steps:
         if step["overdue"]:
-            problems.append(f"{step['step']} is overdue since {step['due']:%Y-%m-%d %H:%M} UTC")
+            why = f": {step['last']['in_short']}" if _failed(step) else ""
+            problems.append(f"{step['step']} is overdue since {step['due']:%Y-%m-%d %H:%M} UTC{why}")
         elif step["status"] != StepStatus.DONE.value and _failed(step):
             problems.append(f"{step['step']} failed for {step['week']}: {step['last']['in_short']}")
     latest = {name: history.latest.counts for name, history in harvests.items()}

@@ -14,13 +14,17 @@ from rich.text import Text
 from medlive.cli.schedule import row
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
+from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
+from medlive.llm.circuit import Opening
 from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
+from medlive.service.status import configured_circuits
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
+from tests.support.receivers import serve_webhook
 from tests.support.waiting import LIMIT_S, until
 
 NewInstance = Callable[..., Instance]
@@ -62,6 +66,36 @@ async def test_a_step_is_run_when_it_comes_due_and_once(
     assert [t for t in again if t.state is not StepOutcome.SKIPPED] == []
     assert instance.rows("SELECT command, iso_week, outcome FROM pipeline_runs") == [
         ("scheduler queue", iso_week(MONDAY), "done")
+    ]
+
+
+async def test_an_open_circuit_is_sent_once_though_no_step_fails(new_instance: NewInstance) -> None:
+    with serve_webhook() as (url, posts):
+        role = {"ENGINE": "openai", "BASE_URL": "http://127.0.0.1:9/v1", "MODEL": "m"}
+        variables = {f"MEDLIVE_ROLES__SCREENER__{name}": value for name, value in role.items()}
+        settings = settings_of(instance := new_instance(), MEDLIVE_NOTIFY__WEBHOOK=url, **variables)
+        opening = Opening("127.0.0.1:9 (m)", "status 401: invalid key", False, MONDAY, TUESDAY, 60.0)
+        database = Database.connect(str(instance.url))
+        (key,) = configured_circuits(settings)
+        await PostgresCircuits(database).swap(key, None, opening)
+        await database.aclose()
+        looks: list[datetime] = []
+
+        def moment() -> datetime:
+            """Later by more than the time between two looks."""
+            looks.append(MONDAY + len(looks) * timedelta(minutes=11))
+            return looks[-1]
+
+        stop = asyncio.Event()
+        running = asyncio.create_task(run_scheduler(settings, stop, lambda _: None, clock=moment, wake_s=0.02))
+        await until(lambda: len(looks) > 12)
+        stop.set()
+        await running
+    assert [(post["event"], post["text"]) for post in posts] == [
+        (
+            "circuit_open",
+            "the endpoint 127.0.0.1:9 (m) is not asked since 2026-11-16 00:00 UTC: status 401: invalid key",
+        )
     ]
 
 

@@ -8,18 +8,18 @@ matter. An advisory lock keeps one scheduler active.
 import asyncio
 import logging
 import os
-import time
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from typing import Any
 
 from procrastinate import App
 
-from medlive.clock import now
+from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.curation.model import Reason
+from medlive.db.curation.circuits import open_circuits
 from medlive.db.jobs import Queue, count_ready, count_servers
 from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection
@@ -36,11 +36,12 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
-from medlive.service.notify import notify
+from medlive.service.notify import Event, notify
 from medlive.service.release.freeze import freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.steps import StepState, StepStatus
+from medlive.service.status import configured_circuits
 from medlive.service.wiring import build_filters
 
 _log = logging.getLogger(__name__)
@@ -138,7 +139,7 @@ class _Runner:
             return
         times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
         known: dict[str, datetime] = {}
-        looked = 0.0
+        looked = datetime.min.replace(tzinfo=UTC)
         try:
             while True:
                 # A lost connection loses the lock, and another scheduler may be active.
@@ -148,9 +149,10 @@ class _Runner:
                     task.result()
                 moment = self.clock()
                 slots = {name: steps.latest_slot(moment, at) for name, at in times.items()}
-                if slots != known or time.monotonic() - looked > LOOK_AGAIN_MINUTES * 60:
-                    known, looked = slots, time.monotonic()
+                if slots != known or abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES):
+                    known, looked = slots, moment
                     self._look(times)
+                    await self._report_circuits(iso_week(moment))
                 await asyncio.sleep(wake_s)
         finally:
             for task in self.lanes.values():
@@ -167,22 +169,29 @@ class _Runner:
 
     def _look(self, names: Iterable[str]) -> None:
         """Run those of the steps that are due, except where one is under way."""
-        for name in names:
-            if name not in self.lanes or self.lanes[name].done():
-                self.lanes[name] = asyncio.create_task(self._run_lane(name))
+        idle = [name for name in names if name not in self.lanes or self.lanes[name].done()]
+        if idle:
+            states = asyncio.create_task(self._read_states())  # one reading for all
+            self.lanes |= {name: asyncio.create_task(self._run_lane(name, states)) for name in idle}
 
-    async def _run_lane(self, name: str) -> None:
-        if await self._run_due(name):
+    async def _read_states(self) -> list[StepState]:
+        return await steps.read_states(
+            self.database, self.settings, self.clock(), again=self.again, waiting=self.waiting
+        )
+
+    async def _run_lane(self, name: str, states: asyncio.Task[list[StepState]]) -> None:
+        if await self._run_due(name, await states):
             # Late threads are queued, and what waited continues.
             self._look(list(self.lanes))
 
-    async def _run_due(self, name: str | None) -> bool:
-        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was."""
+    async def _run_due(self, name: str | None, states: list[StepState] | None = None) -> bool:
+        """Run a step (None: every one) as long as it is due, reading the rows before; whether it was.
+
+        `states` was read just now; None: nothing was.
+        """
         tried: set[tuple[str, str]] = set()
         while True:
-            states = await steps.read_states(
-                self.database, self.settings, self.clock(), again=self.again, waiting=self.waiting
-            )
+            states = await self._read_states() if states is None else states
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
@@ -192,11 +201,12 @@ class _Runner:
                 return bool(tried)
             tried.add((due[0].name, due[0].week))
             done = await self._run_step(due[0])
+            states = None
             self.results.append(done)
             message = f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
             self.notify(message)
             if done.state is StepOutcome.FAILED and _result(due[0], due[0].latest) != done:
-                await self._notify_operators(done.iso_week, message)
+                await self._notify_operators("step_failed", done.iso_week, message)
 
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
@@ -204,12 +214,22 @@ class _Runner:
         async with self.database.begin() as session:
             return _result(step, await latest_run(session, step.command, step.week))
 
-    async def _notify_operators(self, week: str, message: str) -> None:
-        """Send a failure to the configured places; one that cannot be reached fails no step."""
+    async def _notify_operators(self, event: Event, week: str, message: str) -> None:
+        """Send a message to the configured places; one that cannot be reached fails no step."""
         try:
-            await notify(self.settings.notify, "step_failed", week, message)
+            await notify(self.settings.notify, event, week, message)
         except ServiceUnavailable as error:
             self.notify(error.message)
+
+    async def _report_circuits(self, week: str) -> None:
+        """Send word of each open circuit once: threads wait for it, and no step fails."""
+        async with self.database.begin() as session:
+            openings = await open_circuits(session, configured_circuits(self.settings))
+        for opening in openings:
+            since = f"{opening.opened_at:%Y-%m-%d %H:%M} UTC"
+            message = f"the endpoint {opening.endpoint} is not asked since {since}: {opening.cause}"
+            if self._notify_once(message):
+                await self._notify_operators("circuit_open", week, message)
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
