@@ -12,7 +12,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check bench bench-curation clean
+.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check bench bench-curation bench-scale year clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -75,12 +75,18 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	@deploy/audit.sh $(BIN)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
-	@missed=; for file in $(filter-out benchmarks/curator_decisions.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
+	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \
 	  [ $$? -eq 3 ] || missed="$$missed $$file"; done; \
 	  [ -z "$$missed" ] || { echo "a target was missed in:$$missed" >&2; exit 1; }
 
 bench-curation: $(VENV)/.dev ## how far the configured engine decides as a careful reader of sixty real threads does
 	@$(BIN)/python benchmarks/curation_agreement.py
+
+bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/scale.md
+	@$(BIN)/python benchmarks/scale.py
+
+year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/year.md
+	@PYTHONPATH=benchmarks $(BIN)/python -m year
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

@@ -1,0 +1,51 @@
+"""Simulate the year, evaluate the candidates, and write the report; exit 1 where a promise is broken."""
+
+import argparse
+import asyncio
+import logging
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from medlive.db import embedded
+from medlive.service.paths import snapshots_path
+from medlive.snapshot.identity import folder_name
+from year.candidates import Outcome, evaluate
+from year.report import write_report
+from year.scenario import Year, run_year
+
+
+async def _simulate(home: Path, options: argparse.Namespace) -> tuple[Year, Outcome]:
+    year = await run_year(home, options.seed, options.weeks, lambda line: print(line, flush=True))
+    last = [week.name for week in year.weeks if week.cases is not None][-1]
+    release = snapshots_path(year.settings) / folder_name(last)
+    return year, await evaluate(release, home / "candidates", options.seed)
+
+
+def main() -> int:
+    """0 where every promise holds."""
+    parser = argparse.ArgumentParser(prog="python -m year", description=__doc__)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--weeks", type=int, default=52)
+    parser.add_argument("--home", type=Path, help="keep the instance in this empty folder")
+    parser.add_argument("--out", type=Path, default=Path("docs"), help="where the page is written")
+    options = parser.parse_args()
+    logging.disable(logging.WARNING)  # its failures are meant
+    home = options.home or Path(tempfile.mkdtemp(prefix="medlive-year-"))
+    try:
+        year, outcome = asyncio.run(_simulate(home, options))
+        write_report(year, outcome, options.out)
+        for what, holds in year.promises:
+            print("ok  " if holds else "FAIL", what)
+        print(f"{'ok  ' if outcome.right else 'FAIL'} the planted memories are found and no others")
+        print(f"{sum(week.cpu_s for week in year.weeks):.0f} s of processor time for the weeks")
+        return 0 if outcome.right and all(holds for _, holds in year.promises) else 1
+    finally:
+        embedded.stop(home)
+        if options.home is None:
+            shutil.rmtree(home, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
