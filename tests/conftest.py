@@ -1,11 +1,15 @@
 """What every test shares: how properties are tried, which files come first, which tests try a threat."""
 
+import gc
 import os
 import re
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
+
+# What is imported and collected stays: nothing is gained by looking through it for garbage again and again.
+gc.disable()
 
 # No test measures time, so no example has a deadline. CI tries the same examples each time, so that a change is
 # judged by itself; a developer's run tries new ones, and what it finds becomes a test of its own.
@@ -37,6 +41,12 @@ THREATS = Path(__file__).parents[1] / "docs" / "security.md"
 def named_tests(document: Path) -> set[str]:
     """The tests that a document names, as `tests/…/test_x.py::test_y`."""
     return set(re.findall(r"`(tests/[\w/]+\.py::\w+)`", document.read_text(encoding="utf-8")))
+
+
+def pytest_collection_finish() -> None:
+    """From here on garbage is collected, and only among what the tests make."""
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
