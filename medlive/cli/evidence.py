@@ -3,7 +3,7 @@
 import platform
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -19,7 +19,7 @@ from medlive.cli.output import attributes, pick, print_result, print_table, prog
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
-    from medlive.evidence.build import Progress
+    from medlive.evidence.build import DensePlan, Progress
     from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.manifest import IndexManifest
     from medlive.evidence.passage import Hit
@@ -48,6 +48,10 @@ class Vectors:
     ] = None
     kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
     shard_size: Annotated[int | None, Option(min=1, help="Passages in a shard: what a kill costs.")] = None
+    by_workers: Annotated[
+        bool,
+        Option("--by-workers", help="Embed by workers on the queue embed, which share the index's folder."),
+    ] = False
     prune: Annotated[bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")] = False
     models: ModelsOption = None
 
@@ -86,6 +90,8 @@ def build(
                 stages.append(step)
             tick(step.passages)
 
+        if plan and vectors.by_workers:
+            plan = replace(plan, share=partial(_embed_by_workers, out, plan, tick))
         manifest = build_index(opened, out, report, fresh=fresh, dense=plan, reason=reason)
     for step in stages:
         for problem in step.problems:
@@ -99,6 +105,26 @@ def build(
         "reused": stages[-1].reused, "pruned": removed, **manifest.model_dump(mode="json", exclude={"files"}),
     }  # fmt: skip
     print_result(value, as_json, lambda: _print_built(out, manifest, stages[-1], removed))
+
+
+def _embed_by_workers(out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path) -> None:
+    from medlive.evidence.build import shards_to_embed
+    from medlive.service.database import open_database
+    from medlive.service.jobs import run_shard_jobs
+
+    settings = read_settings()
+    index, home = out.resolve(), settings.home.resolve()
+    # Another machine may have its MEDLIVE_HOME elsewhere.
+    name = str(index.relative_to(home) if index.is_relative_to(home) else index)
+    inside = str(data.resolve().relative_to(index))
+
+    async def run() -> bool:
+        async with open_database(settings) as database:
+            return await run_shard_jobs(database, name, inside, plan.where, shards, tick)
+
+    shards = shards_to_embed(out, data, plan.encoder.identity, plan.shard)
+    if shards and not wait_for(run()):
+        say("no worker serves the queue embed: embedding here")
 
 
 def _print_built(out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]) -> None:

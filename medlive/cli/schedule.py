@@ -108,7 +108,8 @@ def worker(
 
     A job that has begun is finished first; what a worker that was killed had begun is taken over. A budget
     in config/medlive.toml holds for the worker's life. Queues: harvest, filter, curate, release, upkeep,
-    backup; all but curate need the scheduler's MEDLIVE_HOME, and backup the database's owner.
+    embed (one shard at a time), backup (as the database's owner); all but curate need the scheduler's
+    MEDLIVE_HOME.
     """
     from medlive.db.jobs import Queue
     from medlive.service.database import outlast

@@ -29,7 +29,7 @@ from medlive.errors import (
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
-from medlive.evidence.encoder import Encoder, open_encoder
+from medlive.evidence.encoder import Encoder, EncoderIdentity, open_encoder
 from medlive.evidence.encoders.folders import EncoderSettings, find_models, missing_models
 from medlive.evidence.files import room_for, sync, whole_file
 from medlive.evidence.lexical import LexicalWriter
@@ -92,6 +92,8 @@ class DensePlan:
     reason: str  # Why this encoder, in a sentence
     kind: DenseKind | None = None  # None: by the number of passages
     shard: int = SHARD  # Passages per shard: what a kill may lose
+    share: Callable[[Path], None] | None = None
+    """Has other processes embed the passages of a folder, before what they left is embedded here."""
 
 
 def plan_index(
@@ -283,6 +285,9 @@ def _dense_side(
 
     store, encoder = PassageStore(data), plan.encoder
     vectors = VectorStore(out / VECTORS, encoder.identity)
+    before = len(vectors)
+    if plan.share is not None:
+        plan.share(data)
     reused, embedded = vectors.embed_missing(
         store, encoder, shard_size=plan.shard, progress=lambda n: report(Progress("embedding", None, n))
     )
@@ -299,7 +304,28 @@ def _dense_side(
         queries=queries,
         progress=lambda n: report(Progress("arranging", None, n)),
     )
-    return EncoderEntry(**encoder.identity.model_dump(), where=plan.where), part, reused, embedded
+    shared = len(vectors) - before - embedded
+    entry = EncoderEntry(**encoder.identity.model_dump(), where=plan.where)
+    return entry, part, reused - shared, embedded + shared
+
+
+def shards_to_embed(out: Path, data: Path, encoder: EncoderIdentity, shard: int) -> list[tuple[int, int]]:
+    """The ranges of at most `shard` ordinals of the passages in `data` that have a passage without a vector."""
+    store, vectors = PassageStore(data), VectorStore(out / VECTORS, encoder)
+    ranges = [(start, min(start + shard, len(store))) for start in range(0, len(store), shard)]
+    return [r for r in ranges if vectors.lacks(keys_of(map(store.get, range(*r))))]
+
+
+def embed_shard(
+    out: Path, data: Path, encoder: Encoder, first: int, end: int, progress: Callable[[int], None]
+) -> int:
+    """Embed what has no vector among the passages `first` to `end - 1` of `data`, and return how many had none.
+
+    `progress` gets the number embedded so far; what it raises ends the work. Raises as `embed_missing` does.
+    """
+    vectors, store = VectorStore(out / VECTORS, encoder.identity), PassageStore(data)
+    passages = map(store.get, range(first, end))
+    return vectors.embed_missing(passages, encoder, shard_size=end - first, progress=progress)[1]
 
 
 def _usable(out: Path, old: IndexManifest, plan: DensePlan | None) -> bool:

@@ -2,6 +2,7 @@
 
 import errno
 import os
+import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,7 +32,8 @@ def room_for(place: Path) -> Iterator[None]:
 @contextmanager
 def whole_file(place: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears at `place` only if the block succeeds. Raises DiskFull."""
-    part = place.with_name(place.name + ".part")
+    # Another process may be writing the same file.
+    part = place.with_name(f"{place.name}.{secrets.token_hex(4)}.part")
     try:
         with room_for(place):
             with part.open("wb") as handle:

@@ -33,6 +33,7 @@ from medlive.service.week_budget import WeekSpent
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
+EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
 HEARTBEAT_S = 2.0
@@ -98,7 +99,7 @@ def open_app(database: Database) -> procrastinate.App:
         )
     )
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
-    for name in (CURATE, STEP):
+    for name in (CURATE, STEP, EMBED):
         app.task(name=name, pass_context=True, retry=_Retry())(_run_job)
     return app
 
@@ -127,6 +128,46 @@ async def defer_step(app: procrastinate.App, session: Session, queue: Queue, nam
         )
         await _defer(app, session, [task.make_new_job(step=name, week=week)])
     return lock
+
+
+async def run_shard_jobs(
+    database: Database,
+    index: str,
+    data: str,
+    encoder: str,
+    ranges: Sequence[tuple[int, int]],
+    progress: Callable[[int], None],
+) -> bool:
+    """Have the workers on the queue `embed` embed these ranges of passages, and wait; False if there is none.
+
+    `progress` gets the number of passages in finished jobs. When the last worker goes, the jobs that are left are
+    cancelled. Raises DatabaseUnavailable.
+    """
+    locks = {f"embed:{data}:{first}": (first, end) for first, end in ranges}
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            if not await count_servers(session, Queue.EMBED):
+                return False
+            jobs = [
+                app.configure_task(EMBED, queue=Queue.EMBED, queueing_lock=lock).make_new_job(
+                    index=index, data=data, encoder=encoder, first=first, end=end
+                )
+                for lock, (first, end) in locks.items()
+            ]
+            await _defer(app, session, jobs)
+        while True:
+            async with database.begin() as session:
+                left = await queued_locks(session, list(locks))
+                served = await count_servers(session, Queue.EMBED)
+            progress(sum(end - first for lock, (first, end) in locks.items() if lock not in left))
+            if not left:
+                return True
+            if not served:
+                for job in await app.job_manager.list_jobs_async(queue=Queue.EMBED, status="todo"):
+                    if job.queueing_lock in left and job.id is not None:
+                        await app.job_manager.cancel_job_by_id_async(job.id, delete_job=True)
+                return True
+            await asyncio.sleep(POLL_S)
 
 
 async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> int:
