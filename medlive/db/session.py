@@ -84,6 +84,10 @@ def translated_errors(url: URL) -> Iterator[None]:
         raise
 
 
+UnusableValue = exc.DataError
+"""Raised by a statement for a value that its column cannot take: a number that is too large, a NUL."""
+
+
 class Database:
     """The pool of connections to one database."""
 

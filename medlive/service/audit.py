@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import asdict, fields, replace
 from datetime import datetime, timedelta
@@ -20,6 +21,7 @@ from medlive.llm.prompts import load_prompt
 from medlive.snapshot.export import guarded
 
 R = TypeVar("R")
+_TASK: Final = re.compile(r"[a-z_.]{1,80}")
 _PROMPTS: Final = ("medlive.curation", "medlive.rubric", "medlive.evaluation")
 
 
@@ -78,7 +80,7 @@ async def show_prompt(session: Session, name: str) -> dict[str, Any]:
     A digest may be cut short. Raises UsageError for an unknown or ambiguous one.
     """
     digest = name if name.startswith("sha256:") else f"sha256:{name}"
-    for package in _PROMPTS:
+    for package in _PROMPTS if _TASK.fullmatch(name) else ():
         try:
             prompt = load_prompt(package, name)
         except FileNotFoundError:

@@ -16,7 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
-from medlive.db.session import ping
+from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.web import static_files
 from medlive.web.accounts.access import session_cookie
@@ -82,6 +82,7 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
     app.add_exception_handler(StarletteHTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(UsageError, _on_usage_error)
+    app.add_exception_handler(UnusableValue, _on_unusable)
     app.add_exception_handler(DatabaseUnavailable, _on_database_unavailable)
     app.add_exception_handler(DatabaseForbidden, _on_usage_error)
     app.add_exception_handler(Exception, _on_fault)
@@ -135,6 +136,11 @@ async def _on_invalid(request: Request, error: Exception) -> Response:
 async def _on_usage_error(request: Request, error: Exception) -> Response:
     assert isinstance(error, UsageError | DatabaseForbidden)
     return _error(request, 422, ": ".join(filter(None, (error.message, error.hint))), None)
+
+
+async def _on_unusable(request: Request, error: Exception) -> Response:
+    _log.warning("%s %s: %s", request.method, request.url.path, getattr(error, "orig", error))
+    return _error(request, 422, None, None)
 
 
 async def _on_database_unavailable(request: Request, error: Exception) -> Response:

@@ -7,6 +7,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from selectolax.lexbor import LexborHTMLParser as Html
 from sqlalchemy import text
 
 from medlive.config import Settings
@@ -113,6 +114,28 @@ async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin
     assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text
     assert "narrative: String should have at least 1 character" in wrong.text
     assert await logged(database) == []
+
+
+async def test_an_edit_of_an_older_revision_overwrites_nothing(
+    database: Database, admin: Browser, held: str
+) -> None:
+    page = f"/acts/case/{held}"
+    shown = Html((await admin.get(page)).text)
+    fields = {str(f.attributes["name"]): f.text() or str(f.attributes.get("value", ""))
+              for f in shown.css("form.edit [name]") if f.tag != "select"}  # fmt: skip
+    for select in shown.css("form.edit select"):
+        fields[str(select.attributes["name"])] = select.css_first("option[selected], option").text()
+    sent = [
+        (await admin.post(f"{page}/edit", data=fields | {"reason": "Shorter.", "query": query})).status_code
+        for query in ("Why do I cough?", "Why do I cough so?")
+    ]
+    assert sent == [303, 422]
+    async with database.begin() as session:
+        case = await latest_case(session, held)
+    assert case is not None
+    assert (case.revision, case.text.query) == (2, "Why do I cough?")
+    # The log leads whoever may read it to a page that they may read too.
+    assert f'href="/audit/cases/{held}"' in (await admin.get(LOG)).text
 
 
 async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(

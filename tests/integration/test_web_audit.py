@@ -143,17 +143,28 @@ async def test_a_view_is_kept_for_its_account_alone(
     assert "Mine" in viewer_page.text
 
 
-@pytest.mark.parametrize(
-    ("path", "status"),
-    [
-        ("/audit/nothing", 404), ("/audit/threads/s0/nothing", 404), ("/audit/cases/ml-0", 404),
-        ("/audit/requests/sha256:0", 404), ("/audit/threads?week=soon", 422), ("/audit/threads?since=never", 422),
-        ("/audit/threads?sort=nothing", 422), ("/audit/threads?after=[]", 422), ("/audit/nothing.csv", 404),
-        ("/audit/threads?nothing=1", 200), ("/audit/threads?text=%00", 200),
-    ],
-)  # fmt: skip
-async def test_wrong_addresses_are_said(viewer: Browser, path: str, status: int) -> None:
-    assert (await viewer.get(path)).status_code == status
+async def test_wrong_addresses_are_said(viewer: Browser, many: None) -> None:
+    big = "9" * 30
+    for path, status in (
+        ("nothing", 404), ("threads/s0/nothing", 404), ("cases/ml-0", 404), ("requests/sha256:0", 404),
+        ("requests/" + "x" * 5000, 404), ("requests/%00", 404), ("cases/%00", 422), ("threads?week=soon", 422),
+        ("threads?week=9999.W52", 422), ("threads?since=never", 422),
+        ("threads?since=0001-01-01T00:00:00%2B14:00", 422),
+        ("threads?sort=nothing", 422), ("threads?after=[]", 422), (f"pages?after=[{big}]", 422),
+        ("jobs?status=%00", 422), ("jobs.csv?status=%00", 422), ("nothing.csv", 404), ("threads?nothing=1", 200),
+        ("threads?text=%00", 200), ("/acts/log?before=" + big, 422), ("/acts/log?before=0", 200),
+    ):  # fmt: skip
+        assert (await viewer.get(path if path.startswith("/") else f"/audit/{path}")).status_code == status, path
+    assert (await viewer.post(f"/audit/views/{big}/forget")).status_code == 422
+    gone = await viewer.get('/audit/threads?source=s1&before=["9999-01-01T00:00:00%2B00:00",1]')
+    assert (gone.status_code, gone.headers["Location"]) == (303, "/audit/threads?source=s1")
+
+
+async def test_a_moment_of_another_zone_stays_that_moment(viewer: Browser, many: None) -> None:
+    page = await read(viewer, "/audit/threads?since=2026-11-22T00:00:00%2B08:00")
+    links = [str(a.attributes["href"]) for a in page.css("#listing a") if "since=" in str(a.attributes["href"])]
+    since = {parse_qs(urlsplit(link).query)["since"][0] for link in links}
+    assert since == {"2026-11-21T16:00:00+00:00"}
 
 
 async def test_empty_tables_say_what_fills_them(viewer: Browser) -> None:

@@ -147,9 +147,9 @@ def week_bounds(week: str) -> tuple[datetime, datetime]:
     """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
     try:
         start = datetime.strptime(f"{week}.1", "%G.W%V.%u").replace(tzinfo=UTC)
-    except ValueError:
+        return start, start + timedelta(days=7)
+    except (ValueError, OverflowError):
         raise UsageError(f"expected an ISO week such as 2026.W47, not {week[:40]!r}") from None
-    return start, start + timedelta(days=7)
 
 
 def words_match(words: Any, text: str) -> ColumnElement[bool]:

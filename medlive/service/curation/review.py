@@ -177,12 +177,14 @@ async def load_edit(database: Database, case_id: str) -> CaseEdit:
 
 
 async def edit_case(
-    database: Database, case_id: str, edit: CaseEdit, reason: str, *, by: str | None = None, act: Act = Act.EDIT
-) -> Review:
+    database: Database, case_id: str, edit: CaseEdit, reason: str, *, of: int | None = None, by: str | None = None,
+    act: Act = Act.EDIT,
+) -> Review:  # fmt: skip
     """Give a case a new revision with a person's wording; a held one stays held until it is approved.
 
     A rejected case waits again, a ready one is in the next freeze as edited. Raises UsageError when nothing is
-    changed or the linter finds a fault, and CheckFailed for a withdrawn case.
+    changed or the linter finds a fault, and CheckFailed for a withdrawn case, or one with a later revision than
+    `of`, which the edit was made of.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
@@ -190,6 +192,8 @@ async def edit_case(
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"case {case_id} is withdrawn")
         case = await load_latest_case(session, case_id)
+        if of not in (None, case.revision):
+            raise CheckFailed(f"case {case_id} has changed since: its revision is {case.revision} now, not {of}")
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
         faults = [

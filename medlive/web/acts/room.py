@@ -99,7 +99,8 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
             {**c, "id": c["id"] or None, "fact": c["fact"] or None} for c in criteria if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        await edit_case(site.database, case_id, wanted, form.get("reason", ""), by=account.name)
+        of = int(number) if (number := form.get("revision", "")).isdecimal() else None
+        await edit_case(site.database, case_id, wanted, form.get("reason", ""), of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
         return await _case_page(request, site, account, case_id, given, criteria, form.get("reason", ""), error)
     return RedirectResponse(f"/acts/case/{case_id}", 303)

@@ -114,9 +114,17 @@ async def export(request: Request, site: SiteOf, table: str, form: Literal["csv"
             async for line in written:
                 yield line
 
+    written = lines()
+    first = await anext(written, "")  # What is wrong with the filter is said before anything is sent
+
+    async def all_lines() -> AsyncIterator[str]:
+        yield first
+        async for line in written:
+            yield line
+
     kind = "text/csv" if form == "csv" else "application/jsonl"
     name = {"Content-Disposition": f'attachment; filename="medlive-{table}.{form}"', "Cache-Control": "no-store"}
-    return StreamingResponse(lines(), media_type=f"{kind}; charset=utf-8", headers=name)
+    return StreamingResponse(all_lines(), media_type=f"{kind}; charset=utf-8", headers=name)
 
 
 @router.get("/{table}")
@@ -129,6 +137,8 @@ async def show_table(request: Request, site: SiteOf, account: Viewer, table: str
             session, state.listing, state.where, sort=state.sort, descending=not state.ascending,
             after=state.after, before=state.before,
         )  # fmt: skip
+        if not page.rows and (state.after or state.before):  # They are gone
+            return RedirectResponse(state.page(), 303)
         counts = await count_rows(session, state.listing, state.where)
         views = [v for v in await list_views(session, account.id) if v.table_name == table]
     found, rows = without_identifiers(page.rows), []

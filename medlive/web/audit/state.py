@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
 
@@ -107,8 +107,8 @@ class State:
 
 def _moment(text: str | None) -> datetime | None:
     try:
-        return parse_moment(text) if text else None
-    except ValueError:
+        return parse_moment(text).astimezone(UTC) if text else None
+    except (ValueError, OverflowError):
         raise UsageError(f"{text!r:.50} is not a date such as 2026-11-22") from None
 
 
