@@ -78,12 +78,15 @@ async def read_health(database: Database, settings: Settings, moment: datetime) 
 
 
 def configured_circuits(settings: Settings) -> set[str]:
-    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment."""
+    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
+
+    The workers' may hold it: then their circuit has another key than this process could make.
+    """
     used: list[RoleSettings] = [role for _, role in settings.roles]
     return {
         circuit_name(role.base_url, role.model)
-        if role.api_key_env and role.api_key_env not in os.environ
-        else circuit_key(role.base_url, os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE, ""), role.model)
+        if (key := os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)) is None
+        else circuit_key(role.base_url, key, role.model)
         for role in used
         if role.engine == "openai" and role.base_url and role.model
     }

@@ -17,11 +17,10 @@ from medlive.config import Settings, load_settings
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.runs import SCHEDULER_LOCK
 from medlive.db.session import Database
-from medlive.llm.circuit import Opening
+from medlive.llm.circuit import Opening, circuit_key
 from medlive.service.jobs import CURATE, defer_revisions, open_app, run_until_drained
 from medlive.service.schedule import scheduler
 from medlive.service.schedule.scheduler import StepOutcome, run_scheduler
-from medlive.service.status import configured_circuits
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.instance import Instance
 from tests.support.receivers import serve_webhook
@@ -76,7 +75,8 @@ async def test_an_open_circuit_is_sent_once_though_no_step_fails(new_instance: N
         settings = settings_of(instance := new_instance(), MEDLIVE_NOTIFY__WEBHOOK=url, **variables)
         opening = Opening("127.0.0.1:9 (m)", "status 401: invalid key", False, MONDAY, TUESDAY, 60.0)
         database = Database.connect(str(instance.url))
-        (key,) = configured_circuits(settings)
+        # Of a worker's key, which is not in this process's environment.
+        key = circuit_key("http://127.0.0.1:9/v1", "the workers' key", "m")
         await PostgresCircuits(database).swap(key, None, opening)
         await database.aclose()
         looks: list[datetime] = []
