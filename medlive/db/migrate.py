@@ -31,7 +31,8 @@ _RECORD = text(
 IMMUTABLE = (
     "thread_revisions", "prompts", "replies", "curations", "overrules", "agent_calls", "elements", "requirements",
     "passages", "claim_verdicts", "claim_evidence", "controller_checks", "cross_examinations", "cross_questions",
-    "second_readings", "holds", "case_revisions", "criteria", "withdrawals", "reviews", "identifier_scans",
+    "second_readings", "holds", "case_revisions", "criteria", "withdrawals", "reinstatements", "reviews",
+    "identifier_scans",
 )  # fmt: skip
 """Tables whose rows are only ever added; triggers refuse the rest."""
 _OF_SNAPSHOTS = ("snapshot_members", "snapshot_changes", "snapshot_kept_out")

@@ -17,7 +17,8 @@ WORKER: Final = "medlive_worker"
 
 _ACCOUNTS: Final = ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
 _ADDED_BY_WEB: Final = (
-    "audit_log", "reviews", "overrules", "withdrawals", "case_revisions", "criteria", "study_items",
+    "audit_log", "reviews", "overrules", "withdrawals", "reinstatements", "case_revisions", "criteria",
+    "study_items",
     "thread_counts", "procrastinate_jobs", "procrastinate_events",
 )  # fmt: skip
 _CHANGED_BY_WEB: Final = {

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Final, Literal, Self
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -12,9 +12,11 @@ from pydantic import (
     BaseModel,
     ConfigDict,
     Field,
+    SerializerFunctionWrapHandler,
     StringConstraints,
     ValidationError,
     field_serializer,
+    model_serializer,
     model_validator,
 )
 
@@ -71,10 +73,17 @@ class Erratum(_Frozen):
     snapshots: Annotated[tuple[Version, ...], Field(min_length=1)]
     """The frozen snapshots that hold it, oldest first."""
     fixed_in: Version | None  # The first frozen snapshot after these; None while there is none
+    reinstated_at: AwareDatetime | None = None
+    """When the withdrawal was undone; None, and absent in the file, while it stands."""
 
-    @field_serializer("issued_at", when_used="json")
-    def _format_moment(self, moment: datetime) -> str:
-        return moment_text(moment.astimezone(UTC))
+    @field_serializer("issued_at", "reinstated_at", when_used="json")
+    def _format_moment(self, moment: datetime | None) -> str | None:
+        return None if moment is None else moment_text(moment.astimezone(UTC))
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        row: dict[str, Any] = write(self)
+        return row if self.reinstated_at else {k: v for k, v in row.items() if k != "reinstated_at"}
 
     @model_validator(mode="after")
     def _check_consistent(self) -> Self:
@@ -109,8 +118,13 @@ class Errata(_Frozen):
         return frozenset(map(_key, self.entries))
 
     def affecting(self, version: str) -> tuple[Erratum, ...]:
-        """Return the entries that concern a snapshot."""
-        return tuple(entry for entry in self.entries if version in entry.snapshots)
+        """Return the entries that stand and concern a snapshot."""
+        return tuple(entry for entry in self.standing if version in entry.snapshots)
+
+    @property
+    def standing(self) -> tuple[Erratum, ...]:
+        """The entries that were not undone."""
+        return tuple(entry for entry in self.entries if entry.reinstated_at is None)
 
     def text(self) -> str:
         """Return the file's text: indented JSON with sorted keys."""
@@ -215,6 +229,7 @@ def put_errata(folder: Path, data: bytes, signature: bytes | None) -> None:
 
 
 def trusted_comment(errata: Errata) -> str:
-    """Return the signature's trusted comment: the last entry's moment and the number of entries."""
-    moment = max((int(entry.issued_at.timestamp()) for entry in errata.entries), default=0)
+    """Return the signature's trusted comment: the last moment of an entry and the number of entries."""
+    moments = (moment for entry in errata.entries for moment in (entry.issued_at, entry.reinstated_at) if moment)
+    moment = max((int(moment.timestamp()) for moment in moments), default=0)
     return f"timestamp:{moment}\tfile:{ERRATA}\tentries:{len(errata.entries)}"

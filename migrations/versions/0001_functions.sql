@@ -28,6 +28,8 @@ BEGIN
         RAISE EXCEPTION 'UPDATE of takedowns refused: a takedown stays as it was asked for'
             USING ERRCODE = 'integrity_constraint_violation';
     END IF;
+    -- Who lifts it may not erase.
+    IF TG_OP = 'UPDATE' AND NEW.lifted_at IS NOT NULL THEN RETURN NEW; END IF;
     NEW.erased_in := pg_current_xact_id()::text::bigint;
     RETURN NEW;
 END $$;

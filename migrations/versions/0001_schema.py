@@ -41,6 +41,7 @@ ADDED_ONLY = {
         "case",
     ),
     "withdrawals": ("a withdrawal is never changed; another one is added to it", "case"),
+    "reinstatements": ("what was reinstated is never changed; it may be withdrawn again", "case"),
     "reviews": (
         "what a person decided is never changed; another decision is added to it",
         "case",

@@ -674,6 +674,7 @@ CREATE TABLE takedowns (
     taken_down_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     erased_in BIGINT NOT NULL,
     counts JSONB DEFAULT '{}' NOT NULL,
+    lifted_at TIMESTAMP WITH TIME ZONE,
     CONSTRAINT pk_takedowns PRIMARY KEY (source, thread_id),
     CONSTRAINT ck_takedowns_thread_id_length CHECK (char_length(thread_id) BETWEEN 1 AND 500),
     CONSTRAINT ck_takedowns_reason_length CHECK (char_length(reason) BETWEEN 1 AND 2000),
@@ -693,6 +694,8 @@ COMMENT ON COLUMN takedowns.taken_down_at IS 'When it was first erased';
 COMMENT ON COLUMN takedowns.erased_in IS 'The transaction that wrote this row last, set by a trigger: it alone may erase';
 
 COMMENT ON COLUMN takedowns.counts IS 'What was erased: table to rows';
+
+COMMENT ON COLUMN takedowns.lifted_at IS 'Since when a harvest may bring the thread back; NULL: none may';
 
 CREATE TABLE bands (
     key BIGINT NOT NULL,
@@ -1017,9 +1020,10 @@ CREATE TABLE withdrawals (
     CONSTRAINT ck_withdrawals_revisions_in_order CHECK (revision >= 1 AND new_revision > revision),
     CONSTRAINT ck_withdrawals_criterion_is_whole CHECK ((criterion_id IS NULL) = (criterion_digest IS NULL) AND (criterion_id IS NOT NULL OR new_revision IS NULL)),
     CONSTRAINT ck_withdrawals_reason_length CHECK (char_length(reason) BETWEEN 1 AND 500),
-    CONSTRAINT uq_withdrawals_case_id_criterion_digest_kind UNIQUE NULLS NOT DISTINCT (case_id, criterion_digest, kind),
     CONSTRAINT fk_withdrawals_case_id FOREIGN KEY(case_id) REFERENCES cases (id)
 );
+
+CREATE INDEX ix_withdrawals_case_id ON withdrawals (case_id);
 
 COMMENT ON TABLE withdrawals IS 'Withdrawn cases and criteria; rows are never changed';
 
@@ -1042,6 +1046,23 @@ COMMENT ON COLUMN withdrawals.reason IS 'Why, in words for the public';
 COMMENT ON COLUMN withdrawals.withdrawn_by IS 'Who withdrew it; NULL: unknown';
 
 COMMENT ON COLUMN withdrawals.withdrawn_at IS 'When it was withdrawn';
+
+CREATE TABLE reinstatements (
+    withdrawal_id INTEGER NOT NULL,
+    case_id TEXT NOT NULL,
+    reinstated_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    CONSTRAINT pk_reinstatements PRIMARY KEY (withdrawal_id),
+    CONSTRAINT fk_reinstatements_withdrawal_id FOREIGN KEY(withdrawal_id) REFERENCES withdrawals (id),
+    CONSTRAINT fk_reinstatements_case_id FOREIGN KEY(case_id) REFERENCES cases (id)
+);
+
+COMMENT ON TABLE reinstatements IS 'Withdrawals that were undone, who and why stands in the audit log; rows are never changed';
+
+COMMENT ON COLUMN reinstatements.withdrawal_id IS 'The withdrawal';
+
+COMMENT ON COLUMN reinstatements.case_id IS 'Its case';
+
+COMMENT ON COLUMN reinstatements.reinstated_at IS 'When it was undone';
 
 CREATE TABLE disputes (
     id INTEGER GENERATED ALWAYS AS IDENTITY,
@@ -2091,7 +2112,7 @@ CREATE TABLE audit_log (
     previous TEXT,
     digest TEXT NOT NULL,
     CONSTRAINT pk_audit_log PRIMARY KEY (number),
-    CONSTRAINT ck_audit_log_action_known CHECK (action IN ('confirm', 'approve', 'reject', 'drop_element', 'edit', 'redact', 'overrule', 'curate_again', 'dispute', 'resolve', 'withdraw', 'take_down', 'lift_quarantine', 'invite', 'set_role', 'disable', 'reset', 'set_password', 'start_study', 'close_study')),
+    CONSTRAINT ck_audit_log_action_known CHECK (action IN ('confirm', 'approve', 'reject', 'drop_element', 'edit', 'redact', 'overrule', 'curate_again', 'dispute', 'resolve', 'withdraw', 'reinstate', 'take_down', 'lift_takedown', 'lift_quarantine', 'invite', 'set_role', 'disable', 'reset', 'set_password', 'start_study', 'close_study')),
     CONSTRAINT ck_audit_log_reason_digest_is_digest CHECK (reason_digest ~ '^sha256:[0-9a-f]{64}$'),
     CONSTRAINT ck_audit_log_previous_is_digest CHECK (previous ~ '^sha256:[0-9a-f]{64}$'),
     CONSTRAINT ck_audit_log_digest_is_digest CHECK (digest ~ '^sha256:[0-9a-f]{64}$'),

@@ -28,9 +28,10 @@ from medlive.service.database import handle_key
 from medlive.service.evaluations import raw_cases
 from medlive.service.harvest.harvest import harvest_source, import_file
 from medlive.service.harvest.raw_files import apply_retention
-from medlive.service.harvest.takedown import take_down
+from medlive.service.harvest.takedown import allow_return, take_down
 from medlive.service.paths import archive_path, index_path, snapshots_path
 from medlive.service.release.freeze import freeze
+from medlive.service.release.withdraw import reinstate
 from medlive.snapshot.errata import load_errata
 from medlive.sources.archive import pages
 from tests.support.custody import harvest, samples, settings_of, traces_in_files, traces_in_tables, words_of
@@ -149,6 +150,17 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     frozen = await freeze(database, settings)
     assert frozen.cases == 1
 
+    # Undone, it may come back, and is what the import says; nothing that was erased does.
+    await allow_return(database, "sdn", ERASED, "It was another author.", by="Bo")
+    with pytest.raises(CheckFailed, match="not taken down"):
+        await allow_return(database, "sdn", ERASED, "It was another author.")
+    assert await traces_in_tables(database, words) == set()
+    imported = await import_file(database, tmp_path / "in.jsonl", assume_posted_at=None, handle_key=key)
+    assert (imported.counts["taken_down"], imported.counts["new"]) == (0, 1)
+    # Taken down again, it goes again.
+    assert (await take_down(database, settings, "sdn", ERASED, "It was not.")).counts["thread_revisions"] == 1
+    assert await traces_in_tables(database, words) == set()
+
 
 async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     database: Database, settings: Settings, curated: dict[str, SampleThread]
@@ -198,6 +210,15 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     changes = (later.path / "changes.json").read_text()
     assert "takedown: taken down" in changes
     assert "court" not in changes
+    with pytest.raises(CheckFailed, match="is taken down"):
+        await reinstate(database, settings, case_id, "It was a mistake.")
+    await allow_return(database, "sdn", ERASED, "The court took it back.")
+    change = "DELETE FROM thread_revisions WHERE messages = '[]'"
+    with pytest.raises(DBAPIError, match="refused"):
+        await attempt(database, "UPDATE takedowns SET counts = counts", change)
+    await reinstate(database, settings, case_id, "It was a mistake.")
+    assert load_errata(errata).affecting(version) == ()
+    assert await rows(database, "SELECT status FROM cases WHERE id = :i", i=case_id) == [("held",)]
 
 
 async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
@@ -209,6 +230,7 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         " 'advice_wrong', 'd', ARRAY['a1'] FROM case_revisions",
         "INSERT INTO reviews (case_id, revision, action, reason) SELECT id, 1, 'approve', 'r' FROM cases",
         "INSERT INTO withdrawals (case_id, revision, kind, reason) SELECT id, 1, 'erratum', 'r' FROM cases",
+        "INSERT INTO reinstatements (withdrawal_id, case_id) SELECT id, case_id FROM withdrawals",
         "INSERT INTO overrules (revision_id, overruled, reason) SELECT id, 'duplicate', 'r' FROM thread_revisions",
     ):
         await attempt(database, work)
@@ -223,7 +245,9 @@ async def test_only_the_rows_of_the_thread_may_go_and_only_with_its_takedown(
         "curations": f"id IN ({decisions})",
         "overrules": f"revision_id IN ({theirs})",
         "case_revisions": f"case_id IN ({cases})",
-        **dict.fromkeys(("criteria", "reviews", "identifier_scans", "withdrawals"), f"case_id IN ({cases})"),
+        **dict.fromkeys(
+            ("criteria", "reviews", "identifier_scans", "withdrawals", "reinstatements"), f"case_id IN ({cases})"
+        ),
         "prompts": "true",
         "passages": "true",
         "replies": f"request_digest IN (SELECT reply_digest FROM agent_calls WHERE curation_id IN ({decisions}))",

@@ -88,9 +88,9 @@ def test_the_web_reads_everything_and_writes_what_people_do_alone(web_url: str, 
     )
     # What acts write, by tests/integration/test_web_*.py: nothing of a harvest, a curation or a freeze.
     assert {words.split()[2] for words in added} == accounts | {
-        "downloads", "audit_log", "reviews", "overrules", "withdrawals", "case_revisions", "criteria", "disputes",
-        "studies", "study_items", "study_ratings", "thread_standings", "thread_counts", "procrastinate_jobs",
-        "procrastinate_events",
+        "downloads", "audit_log", "reviews", "overrules", "withdrawals", "reinstatements", "case_revisions",
+        "criteria", "disputes", "studies", "study_items", "study_ratings", "thread_standings", "thread_counts",
+        "procrastinate_jobs", "procrastinate_events",
     }  # fmt: skip
     changed = [
         "UPDATE cases SET thread_id = 1", "UPDATE sources SET kind = 'file'", "UPDATE studies SET raters = '{}'",

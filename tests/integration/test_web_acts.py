@@ -100,9 +100,12 @@ async def test_disputes_redactions_and_withdrawals(database: Database, admin: Br
     assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="takedown")).status_code == 422
     assert (await act(admin, subject, "withdraw", "Advice is wrong.", type="erratum")).status_code == 303
     assert await status_of(database, held) == "withdrawn"
-    assert "Nothing can be done" in (await admin.get(f"/acts/{subject}")).text
+    assert "Undo the withdrawal</button>" in (await admin.get(f"/acts/{subject}")).text
+    assert (await act(admin, subject, "reinstate", "It is right.", criterion="c1")).status_code == 422
+    assert (await act(admin, subject, "reinstate", "It is right.")).status_code == 303
+    assert await status_of(database, held) == "held"
     names = [entry[1] for entry in await logged(database)]
-    assert names == ["dispute", "resolve", "redact", "withdraw"]
+    assert names == ["dispute", "resolve", "redact", "withdraw", "reinstate"]
 
 
 async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin: Browser, held: str) -> None:
@@ -158,10 +161,11 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     async with served(site) as owners:
         owners.headers.update(await session_of(site, await add_account(database, "owner")))
         done = await act(owners, "thread/test/1", "take_down", "The author asked.", back=LOG)
-    assert done.status_code == 303
+        undone = await act(owners, "thread/test/1", "lift_takedown", "It was not.", back=LOG)
+    assert (done.status_code, undone.status_code) == (303, 303)
     assert [entry[1:] for entry in await logged(database)] == [
         ("confirm", "thread:test/1", None), ("overrule", "thread:test/1", None),
-        ("take_down", "thread:test/1", "The author asked."),
+        ("take_down", "thread:test/1", "The author asked."), ("lift_takedown", "thread:test/1", "It was not."),
     ]  # fmt: skip
     assert "erased by a takedown" in (await admin.get("/acts/log")).text
 

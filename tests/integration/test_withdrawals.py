@@ -25,7 +25,7 @@ from medlive.rubric.model import Axis, Criterion, Rubric, Theme
 from medlive.service.curation.review import dispute_case, resolve_dispute
 from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
-from medlive.service.release.withdraw import check_public_reason, withdraw, write_errata
+from medlive.service.release.withdraw import check_public_reason, reinstate, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
 from tests.integration.test_db_stores import KEPT, KEY, START, make_case
 from tests.support.instance import Instance
@@ -296,13 +296,15 @@ async def test_withdrawals_and_disputes_cannot_be_rewritten(database: Database, 
         await resolve_dispute(database, two.number, "Yes.")
     with pytest.raises(UsageError, match="unknown dispute 99"):
         await resolve_dispute(database, 99, "Yes.")
+    await reinstate(database, settings, case_id, "It is right.", criterion_id="c2")
     three = await dispute_case(database, case_id, "Really?")
     again = await dispute_case(database, case_id, "Is this so?", by="Bo")
     assert again.number not in (one.number, three.number), "a closed one is not opened again"
     for refused in (
         "UPDATE withdrawals SET reason = 'else'",
         "DELETE FROM withdrawals",
-        "TRUNCATE withdrawals",
+        "TRUNCATE withdrawals, reinstatements",
+        "DELETE FROM reinstatements",
         f"UPDATE disputes SET reason = 'else' WHERE id = {three.number}",
         f"UPDATE disputes SET resolution = 'else' WHERE id = {two.number}",
         f"UPDATE disputes SET closed_at = NULL, closed_by = NULL, resolution = NULL WHERE id = {one.number}",
@@ -344,5 +346,25 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         again = run("snapshot", "withdraw", case_id, "--criterion", "c2", *why)
         assert "already withdrawn" in again.out
         assert hashlib.sha256(Path(done.json["errata"]).read_bytes()).digest() == digest.digest()
+
+        why_not = ("--reason", "The dose is right.", "--by", "Bo")
+        run("snapshot", "reinstate", case_id, *why_not, status=1)
+        run("snapshot", "reinstate", case_id, "--criterion", "c3", *why_not, status=1)
+        run("snapshot", "reinstate", case_id, "--criterion", f"{case_id}-c2", *why_not)
+        run("snapshot", "reinstate", case_id, "--criterion", "c2", *why_not, status=1)
+        back = run("review", "edit", case_id).json["criteria"]
+        assert [c["id"] for c in back] == ["c1", "c3", "c4", "c2"]
+        run("snapshot", "withdraw", case_id, "--kind", "privacy", "--reason", WRONG)
+        run("snapshot", "reinstate", case_id, *why_not)
+        assert run("review", "list", "--json").json[0]["detail"] == "reinstated by a person: The dose is right."
+        errata = load_errata(done.json["errata"])
+        assert [(e.kind, e.reinstated_at is None) for e in errata.entries] == [(ERRATUM, False), (PRIVACY, False)]
+        assert errata.affecting("2026.W46") == ()
+        assert run("audit", "log", "--json").json[0]["reason"] == "The dose is right."
+        # What was undone may be withdrawn again, as an entry of its own.
+        run("snapshot", "withdraw", case_id, "--kind", "privacy", "--reason", WRONG)
+        errata = load_errata(done.json["errata"])
+        assert [e.kind for e in errata.affecting("2026.W46")] == [PRIVACY]
+        assert len(errata.entries) == 3
 
     await asyncio.to_thread(work)

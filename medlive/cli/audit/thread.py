@@ -139,6 +139,23 @@ def takedown(
         raise CheckFailed(f"{source}/{thread_id}: " + "; ".join(left), hint=hint)
 
 
+@app.command("lift-takedown")
+def lift_takedown(
+    thread: ThreadArgument,
+    reason: Annotated[str, Option(help="Why, for the log.")],
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
+) -> None:
+    """Let a later harvest or import bring a thread back that was taken down.
+
+    Its text, pages and decisions are erased and stay so; a case that frozen snapshots hold stays withdrawn until
+    `medlive snapshot reinstate`.
+    """
+    from medlive.service.harvest.takedown import allow_return
+
+    with_database(lambda database, _: allow_return(database, *split_name(thread), reason, by=by))
+    print(f"{thread} may come back with a later harvest; nothing that was erased does")
+
+
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:
     print_table(
         ["id", "kind", "statement", "message", "quote", "status"],

@@ -225,6 +225,7 @@ def fetch(
 
 
 app.command()(release.withdraw)
+app.command()(release.reinstate)
 
 
 @app.command()

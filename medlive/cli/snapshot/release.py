@@ -1,4 +1,4 @@
-"""`medlive snapshot freeze`, `rebuild`, `publish` and `withdraw`: what a maintainer does with releases."""
+"""`medlive snapshot freeze`, `rebuild`, `publish`, `withdraw`, `reinstate`: what a maintainer does."""
 
 import os
 from collections import Counter
@@ -179,6 +179,30 @@ def withdraw(
         "criterion_id": None if found.criterion_id is None else what, "dry_run": dry_run,
     } | attributes(done, "already snapshots errata signed")  # fmt: skip
     print_result(value, as_json, lambda: _print_withdrawn(done, what, dry_run))
+
+
+def reinstate(
+    case_id: Annotated[str, Argument(help="The case's id.")],
+    reason: Annotated[str, Option(help="Why; it stays in the audit log and is not published.")],
+    criterion: Annotated[str | None, Option(metavar="ID", help="Only this criterion: CASE-c3, or c3.")] = None,
+    by: Annotated[str | None, Option(metavar="NAME", help="Who says so; not published.")] = None,
+    signing_key: Annotated[Path | None, Option(metavar="FILE", help="Sign errata.json with this key.")] = None,
+) -> None:
+    """Undo the withdrawal of a case, or of a criterion of one; errata.json keeps its entry and says so.
+
+    The case is held until `medlive review approve`. A snapshot that was frozen without it stays as it is.
+    """
+    from medlive.service.release.withdraw import reinstate as reinstate_it
+
+    with_database(
+        lambda database, settings: reinstate_it(
+            database, settings, case_id, reason, criterion_id=criterion, by=by, key_file=signing_key
+        )
+    )
+    if criterion is None:
+        print(f"{case_id} is no longer withdrawn: it is held until `medlive review approve`")
+    else:
+        print(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
 def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:

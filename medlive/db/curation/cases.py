@@ -163,6 +163,12 @@ async def set_status(session: AsyncSession, case_id: str, status: CaseStatus, re
     await session.execute(statement.values(status=status, status_reason=reason))
 
 
+async def reopen_case(session: AsyncSession, case_id: str, reason: str) -> None:
+    """Hold a withdrawn case for a person."""
+    statement = update(CaseRow).where(CaseRow.id == case_id, CaseRow.status == CaseStatus.WITHDRAWN)
+    await session.execute(statement.values(status=CaseStatus.HELD, status_reason=reason))
+
+
 async def apply_review(session: AsyncSession, case_id: str, action: ReviewAction, reason: str) -> None:
     """Give a case the status that a person's approval or rejection asks for, unless it is withdrawn."""
     if action is ReviewAction.APPROVE:

@@ -8,6 +8,7 @@ from datetime import datetime
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
+from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
 from medlive.db.mapping import add_row, read
@@ -15,6 +16,7 @@ from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
     DisputeRow,
+    ReinstatementRow,
     SnapshotMemberRow,
     SnapshotRow,
     SnapshotState,
@@ -43,6 +45,7 @@ class Withdrawal:
     reason: str  # Public
     withdrawn_by: str | None
     withdrawn_at: datetime
+    reinstated_at: datetime | None = None  # None: it stands
 
 
 def text_digest(criterion: str) -> str:
@@ -65,17 +68,26 @@ def too_thin(rubric: Rubric) -> str | None:
     return None if any(c.points > 0 for c in rubric.criteria) else "no positive criterion"
 
 
+def _read(row: WithdrawalRow, reinstated_at: datetime | None = None) -> Withdrawal:
+    return read(Withdrawal, row, number=row.id, reinstated_at=reinstated_at)
+
+
+def _stands() -> ColumnElement[bool]:
+    """The condition that a `WithdrawalRow` was not undone."""
+    return ~exists().where(ReinstatementRow.withdrawal_id == WithdrawalRow.id)
+
+
 async def holds_withdrawn(session: AsyncSession, version: str) -> bool:
     """Whether a snapshot's members hold what was withdrawn, or a case with an open dispute: since it was fixed,
     for nothing of that is fixed."""
     member, there, row, withdrawn = SnapshotMemberRow, aliased(CriterionRow), WithdrawalRow, aliased(CriterionRow)
     mine = member.version == version
-    case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None))
+    case = exists().where(mine, member.case_id == row.case_id, row.criterion_id.is_(None), _stands())
     criterion = exists().where(
         mine, member.case_id == row.case_id, withdrawn.case_id == row.case_id,
         withdrawn.revision == row.revision, withdrawn.criterion_id == row.criterion_id,
         there.case_id == member.case_id, there.revision == member.revision,
-        there.criterion == withdrawn.criterion,
+        there.criterion == withdrawn.criterion, _stands(),
     )  # fmt: skip
     disputed = exists().where(mine, member.case_id == DisputeRow.case_id, DisputeRow.closed_at.is_(None))
     return bool(await session.scalar(select(case | criterion | disputed)))
@@ -91,7 +103,7 @@ async def withdrawn_criteria(session: AsyncSession, case_id: str) -> set[str]:
         (part.case_id == row.case_id) & (part.revision == row.revision) & (part.criterion_id == row.criterion_id)
     )
     query = select(row.criterion_digest, part.criterion).outerjoin(part, same)
-    query = query.where(row.case_id == case_id, row.criterion_digest.is_not(None))
+    query = query.where(row.case_id == case_id, row.criterion_digest.is_not(None), _stands())
     found = await session.execute(query)
     return {digest if criterion is None else text_digest(criterion) for digest, criterion in found if digest}
 
@@ -122,7 +134,7 @@ async def add_withdrawal(
     await add_row(session, row)
     about = {"withdrawal": row.id, "kind": kind.value, "criterion": row.criterion_id}
     await record(session, Act.WITHDRAW, f"case:{case_id}", reason, by=withdrawn_by, **about)
-    return read(Withdrawal, row, number=row.id)
+    return _read(row)
 
 
 async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
@@ -136,6 +148,7 @@ async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
             # Of a criterion: a later revision lacks it.
             row.criterion_id.is_(None) | (member.revision < row.new_revision) | row.new_revision.is_(None),
             member.first_release.is_not(None),
+            _stands(),
         )
     )
     return frozenset(await session.scalars(query.distinct()))
@@ -144,17 +157,36 @@ async def must_not_be_given_out(session: AsyncSession) -> frozenset[str]:
 async def find_withdrawal(
     session: AsyncSession, case_id: str, kind: WithdrawalKind, criterion_digest: str | None = None
 ) -> Withdrawal | None:
-    """The withdrawal of a case (no digest) or of its criterion of that kind; None when there is none."""
+    """The withdrawal of a case (no digest) or of its criterion of that kind that stands; None: there is none."""
     row = WithdrawalRow
-    query = select(row).where(row.case_id == case_id, row.kind == kind)
+    query = select(row).where(row.case_id == case_id, row.kind == kind, _stands())
     found = await session.scalar(query.where(row.criterion_digest.is_not_distinct_from(criterion_digest)))
-    return None if found is None else read(Withdrawal, found, number=found.id)
+    return None if found is None else _read(found)
 
 
 async def list_withdrawals(session: AsyncSession) -> list[Withdrawal]:
-    """Every withdrawal, oldest first."""
-    rows = await session.scalars(select(WithdrawalRow).order_by(WithdrawalRow.id))
-    return [read(Withdrawal, row, number=row.id) for row in rows]
+    """Every withdrawal, oldest first; undone ones too."""
+    undone = ReinstatementRow
+    query = select(WithdrawalRow, undone.reinstated_at).outerjoin(undone, undone.withdrawal_id == WithdrawalRow.id)
+    rows = await session.execute(query.order_by(WithdrawalRow.id))
+    return [_read(row, moment) for row, moment in rows]
+
+
+async def reinstate(
+    session: AsyncSession, case_id: str, criterion_id: str | None, reason: str, *, by: str | None
+) -> list[Withdrawal]:
+    """Undo the standing withdrawals of a case (None) or of its criterion (`c3`), and return them."""
+    row = WithdrawalRow
+    query = select(row).where(
+        row.case_id == case_id, row.criterion_id.is_not_distinct_from(criterion_id), _stands()
+    )
+    found = [_read(one) for one in await session.scalars(query.order_by(row.id))]
+    for one in found:
+        await add_row(session, ReinstatementRow(withdrawal_id=one.number, case_id=case_id))
+    if found:
+        about = {"withdrawals": [one.number for one in found], "criterion": criterion_id}
+        await record(session, Act.REINSTATE, f"case:{case_id}", reason, by=by, **about)
+    return found
 
 
 async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
@@ -167,7 +199,7 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     query = (
         select(row)
         .join(member, (member.case_id == row.case_id) & (member.version == parent))
-        .where(row.criterion_id.is_(None) | (member.revision < row.new_revision))
+        .where(row.criterion_id.is_(None) | (member.revision < row.new_revision), _stands())
         .order_by(row.id)
     )
     reasons: dict[tuple[bool, str], dict[str, None]] = {}
@@ -214,6 +246,7 @@ def _erratum(
         case_id=found.case_id, criterion_id=None if criterion_id is None else f"{found.case_id}-{criterion_id}",
         reason=found.reason, revision=None if criterion_id is None else max(held)[1], snapshots=tuple(versions),
         fixed_in=next((version for version in frozen if version > versions[-1]), None),
+        reinstated_at=found.reinstated_at and found.reinstated_at.replace(microsecond=0),
     )  # fmt: skip
 
 

@@ -381,3 +381,4 @@ class TakedownRow(Base):
         "The transaction that wrote this row last, set by a trigger: it alone may erase", BigInteger
     )
     counts: Mapped[dict[str, Any]] = column("What was erased: table to rows", server_default="{}")
+    lifted_at: Mapped[datetime | None] = column("Since when a harvest may bring the thread back; NULL: none may")

@@ -367,7 +367,7 @@ class WithdrawalRow(Base):
             name="criterion_is_whole",
         ),
         CheckConstraint("char_length(reason) BETWEEN 1 AND 500", name="reason_length"),
-        UniqueConstraint("case_id", "criterion_digest", "kind", postgresql_nulls_not_distinct=True),
+        Index(None, "case_id"),
     )
     id: Mapped[int] = column("The withdrawal's number", Identity(always=True), primary_key=True)
     case_id: Mapped[str] = column("The case", ForeignKey("cases.id"))
@@ -383,6 +383,17 @@ class WithdrawalRow(Base):
     reason: Mapped[str] = column("Why, in words for the public")
     withdrawn_by: Mapped[str | None] = column("Who withdrew it; NULL: unknown")
     withdrawn_at: Mapped[datetime] = now_column("When it was withdrawn")
+
+
+class ReinstatementRow(Base):
+    """Withdrawals that were undone, who and why stands in the audit log; rows are never changed."""
+
+    __tablename__ = "reinstatements"
+    withdrawal_id: Mapped[int] = column(
+        "The withdrawal", ForeignKey("withdrawals.id"), primary_key=True, autoincrement=False
+    )
+    case_id: Mapped[str] = column("Its case", ForeignKey("cases.id"))
+    reinstated_at: Mapped[datetime] = now_column("When it was undone")
 
 
 class DisputeRow(Base):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from json import JSONDecodeError
 from typing import Any, Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import func, select, text, update
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
@@ -30,6 +30,7 @@ _LOCK: Final = 0x6D656474  # "medt": one number for every takedown of this datab
 _AMONG = text(
     "SELECT down.source, down.thread_id FROM takedowns AS down "
     "JOIN json_to_recordset(CAST(:keys AS json)) AS asked (source text, thread_id text) USING (source, thread_id)"
+    " WHERE down.lifted_at IS NULL"
 )
 _TELLING: Final = 30
 """Bytes of UTF-8 from which on words that two texts share are no accident."""
@@ -58,6 +59,8 @@ _ERASURES: Final = {
     "criteria": _OF_CASE,
     "case_revisions": _OF_CASE,
     "disputes": f"DELETE FROM disputes WHERE case_id IN ({_CASES})",
+    "reinstatements": f"DELETE FROM reinstatements WHERE case_id IN ({_CASES})"
+    " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = reinstatements.case_id)",
     "withdrawals": f"DELETE FROM withdrawals WHERE case_id IN ({_CASES})"
     " AND NOT EXISTS (SELECT FROM case_revisions WHERE case_id = withdrawals.case_id)",
     "cases": "DELETE FROM cases WHERE thread_id = :pk"
@@ -154,14 +157,29 @@ _FROZEN = text(
 
 
 async def find_takedown(session: AsyncSession, source: str, thread_id: str) -> TakedownRow | None:
-    """What is left of a thread that was erased; None when it was not taken down."""
-    return await session.get(TakedownRow, (source, thread_id))
+    """What is left of a thread that was erased; None when it was not taken down, or may come back."""
+    row = await session.get(TakedownRow, (source, thread_id))
+    return row if row is not None and row.lifted_at is None else None
+
+
+async def lift_takedown(
+    session: AsyncSession, source: str, thread_id: str, reason: str, *, by: str | None
+) -> None:
+    """Let a later harvest bring a thread back. Raises CheckFailed for one that is not taken down."""
+    await no_takedown(session)
+    row = TakedownRow
+    statement = update(row).where(row.source == source, row.thread_id == thread_id, row.lifted_at.is_(None))
+    if await session.scalar(statement.values(lifted_at=func.now()).returning(row.source)) is None:
+        raise CheckFailed(f"{source}/{thread_id} is not taken down")
+    await record(session, Act.LIFT_TAKEDOWN, f"thread:{source}/{thread_id}", reason, by=by)
 
 
 async def taken_down_ids(session: AsyncSession, source: str, thread_ids: Sequence[str]) -> set[str]:
     """Those of a source's threads that were taken down."""
     query = select(TakedownRow.thread_id).where(
-        TakedownRow.source == source, is_one_of(TakedownRow.thread_id, thread_ids)
+        TakedownRow.source == source,
+        is_one_of(TakedownRow.thread_id, thread_ids),
+        TakedownRow.lifted_at.is_(None),
     )
     return set(await session.scalars(query))
 
@@ -246,7 +264,7 @@ async def erase_thread(
     await session.execute(
         # Written again, so that this transaction may erase; the first reason and moment stay.
         statement.on_conflict_do_update(
-            index_elements=["source", "thread_id"], set_={"counts": TakedownRow.counts}
+            index_elements=["source", "thread_id"], set_={"counts": TakedownRow.counts, "lifted_at": None}
         )
     )
     traces = await traces_of(session, source, thread_id)

@@ -138,7 +138,7 @@ def use_errata(runs: Sequence[RunFolder], mode: ErrataMode, search: ErrataSearch
     that runs of the same cases stay comparable.
     """
     found = [search.find(run) for run in runs]
-    entries = list(dict.fromkeys(entry for one in found for entry in one.errata.entries))
+    entries = list(dict.fromkeys(entry for one in found for entry in one.errata.standing))
     withdrawn = {
         entry.case_id for run in runs for entry in entries if entry.criterion_id is None and _is_about(entry, run)
     }

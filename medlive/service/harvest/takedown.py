@@ -14,13 +14,13 @@ from medlive.config import Settings
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
-from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, traces_of
+from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, lift_takedown, traces_of
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
-from medlive.service.release.withdraw import record_takedown, write_errata
+from medlive.service.release.withdraw import check_person_name, record_takedown, write_errata
 from medlive.sources.archive import ArchiveDamaged, pages
 from medlive.sources.harvest import parse_with
 from medlive.sources.ledger import PageKind
@@ -104,6 +104,21 @@ async def take_down(
     if done.frozen:
         await write_errata(database, settings)
     return done
+
+
+async def allow_return(
+    database: Database, source: str, thread_id: str, reason: str, *, by: str | None = None
+) -> None:
+    """Lift a takedown: a later harvest or import may bring the thread back, as if it were new.
+
+    What was erased stays so. A case that frozen snapshots hold stays withdrawn until `reinstate`. Raises
+    UsageError for an invalid reason, and CheckFailed for a thread that is not taken down.
+    """
+    reason, by = reason.strip(), check_person_name(by)
+    if not 1 <= len(reason) <= 2000:
+        raise UsageError("lifting a takedown needs a reason of 1 to 2,000 characters")
+    async with database.begin() as session:
+        await lift_takedown(session, source, thread_id, reason, by=by)
 
 
 async def _find_showing_fetches(

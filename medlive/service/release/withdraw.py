@@ -11,6 +11,8 @@ from medlive.db.curation import cases
 from medlive.db.release import withdrawals
 from medlive.db.session import Database, Session
 from medlive.db.tables.release import CaseStatus
+from medlive.db.threads.takedowns import find_takedown
+from medlive.db.threads.threads import thread_of_case
 from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion
@@ -19,6 +21,8 @@ from medlive.snapshot.errata import MOST_REASON, WithdrawalKind, trusted_comment
 from medlive.snapshot.gates import standard_scanner
 from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_unstorable
 
+MOST_LOGGED = 2_000
+"""Characters of a reason that is not published."""
 TAKEN_DOWN_REASON = "taken down"
 """The public reason of every takedown; the reason given is not published."""
 
@@ -69,6 +73,58 @@ async def withdraw(
     snapshots = tuple(sorted({v for entry in entries if entry.id == found.number for v in entry.snapshots}))
     path = None if dry_run else await write_errata(database, settings, key=key)
     return WithdrawResult(found, already, snapshots, path, key is not None and not dry_run)
+
+
+async def reinstate(
+    database: Database,
+    settings: Settings,
+    case_id: str,
+    reason: str,
+    *,
+    criterion_id: str | None = None,
+    by: str | None = None,
+    key_file: Path | None = None,
+) -> list[withdrawals.Withdrawal]:
+    """Undo the withdrawals of a case, which then waits for a person's approval, or of a criterion of it.
+
+    The criterion comes back in a new revision where the latest lacks it. The errata keep their entries and say
+    when each was undone; the reason stays in the log. Raises UsageError for an unknown case, and CheckFailed for
+    what is not withdrawn or whose thread is taken down.
+    """
+    if not 1 <= len(reason := reason.strip()) <= MOST_LOGGED:
+        raise UsageError(f"a reinstatement needs a reason of 1 to {MOST_LOGGED:,} characters")
+    by, key = check_person_name(by), load_signing_key(os.environ, key_file)
+    part = None if criterion_id is None else criterion_id.removeprefix(f"{case_id}-")
+    async with database.begin() as session:
+        await cases.lock_case(session, case_id)
+        thread = await thread_of_case(session, case_id)
+        if await find_takedown(session, *thread) is not None:
+            raise CheckFailed(
+                f"{'/'.join(thread)}, the thread of {case_id}, is taken down",
+                hint="medlive thread lift-takedown comes first",
+            )
+        found = await withdrawals.reinstate(session, case_id, part, reason, by=by)
+        if not found:
+            raise CheckFailed(f"{case_id if part is None else f'{case_id}-{part}'} is not withdrawn")
+        if part is None:
+            await cases.reopen_case(session, case_id, f"reinstated by a person: {reason}"[:1000])
+        else:
+            await _revise_with(session, case_id, found[0].revision, part)
+    await write_errata(database, settings, key=key)
+    return found
+
+
+async def _revise_with(session: Session, case_id: str, revision: int, criterion_id: str) -> None:
+    """Add a revision with a criterion that an earlier one has, unless the latest has it."""
+    latest = await load_latest_case(session, case_id)
+    (back,) = (c for c in await cases.criteria_of(session, case_id, revision) if c.id == criterion_id)
+    known = latest.rubric.criteria
+    if withdrawals.text_digest(back.criterion) in {withdrawals.text_digest(c.criterion) for c in known}:
+        return
+    free = f"c{max((int(c.id[1:]) for c in known), default=0) + 1}"
+    name = free if back.id in {c.id for c in known} else back.id
+    criteria = (*known, replace(back, id=name, position=len(known) + 1))
+    await cases.add_revision(session, case_id, replace(latest, rubric=replace(latest.rubric, criteria=criteria)))
 
 
 async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:

@@ -170,11 +170,13 @@ def _release_entry(release: Release, place: Place) -> _Entry:
 def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
     subject, moment = erratum.criterion_id or erratum.case_id, erratum.issued_at.astimezone(UTC)
     name = f"errata/{erratum.id}/{subject}"
+    undone = erratum.reinstated_at
+    state = "withdrawn" + (f", reinstated {undone:%Y-%m-%d}" if undone else "")
     return _Entry(
         id=place.entry_id(name, f"{name}/{moment_text(moment)}"),
         moment=moment,
         title=f"medlive {erratum.kind.value}: {subject}",
-        summary=f"{erratum.reason} (withdrawn; frozen in {', '.join(erratum.snapshots)})",
+        summary=f"{erratum.reason} ({state}; frozen in {', '.join(erratum.snapshots)})",
         link=place.url(ERRATA),
         link_type="application/json",
     )

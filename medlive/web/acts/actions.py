@@ -21,6 +21,7 @@ LABELS: Final[Mapping[Act, str]] = {
     Act.OVERRULE: "Overrule the rejection",
     Act.DISPUTE: "Dispute",
     Act.WITHDRAW: "Withdraw",
+    Act.REINSTATE: "Undo the withdrawal",
     Act.TAKE_DOWN: "Take the thread down for good",
 }
 KINDS: Final = tuple(kind.value for kind in WithdrawalKind if kind is not WithdrawalKind.TAKEDOWN)
@@ -46,11 +47,12 @@ def case_actions(account: Account, case_id: str, status: str, criteria: tuple[st
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
         CaseStatus.READY: (Act.CONFIRM, Act.REJECT),
         CaseStatus.REJECTED: (Act.APPROVE, Act.CONFIRM),
+        CaseStatus.WITHDRAWN: (Act.REINSTATE,),
     }
     if not account.may(Role.ADMIN):
         return None
-    plain = by_status.get(CaseStatus(status), ())
-    return Actions(f"case/{case_id}", plain, criteria if plain else (), again=bool(plain))
+    used = status != CaseStatus.WITHDRAWN
+    return Actions(f"case/{case_id}", by_status[CaseStatus(status)], criteria if used else (), again=used)
 
 
 def thread_actions(account: Account, source: str, thread_id: str, outcome: str, back: str) -> Actions | None:
@@ -132,6 +134,15 @@ async def _withdraw(asked: Asked) -> None:
     )
 
 
+async def _reinstate(asked: Asked) -> None:
+    from medlive.service.release.withdraw import reinstate
+
+    site = asked.site
+    await reinstate(
+        site.database, site.settings, asked.subject, asked.reason, criterion_id=asked.criterion, by=asked.by
+    )
+
+
 async def _confirm_thread(asked: Asked) -> None:
     from medlive.service.curation.review import confirm_rejection
 
@@ -159,6 +170,12 @@ async def _take_down(asked: Asked) -> None:
     await take_down(asked.site.database, asked.site.settings, *asked.thread, asked.reason, by=asked.by)
 
 
+async def _lift_takedown(asked: Asked) -> None:
+    from medlive.service.harvest.takedown import allow_return
+
+    await allow_return(asked.site.database, *asked.thread, asked.reason, by=asked.by)
+
+
 async def _resolve(asked: Asked) -> None:
     from medlive.service.curation.review import resolve_dispute
 
@@ -183,10 +200,12 @@ _ACTS: Final[Mapping[tuple[str, str], Callable[[Asked], Awaitable[None]]]] = {
     ("case", Act.DISPUTE): _dispute,
     ("case", Act.REDACT): _redact,
     ("case", Act.WITHDRAW): _withdraw,
+    ("case", Act.REINSTATE): _reinstate,
     ("thread", Act.CONFIRM): _confirm_thread,
     ("thread", Act.OVERRULE): _overrule,
     ("thread", Act.CURATE_AGAIN): _curate_again,
     ("thread", Act.TAKE_DOWN): _take_down,
+    ("thread", Act.LIFT_TAKEDOWN): _lift_takedown,
     ("source", Act.LIFT_QUARANTINE): _lift,
     ("dispute", Act.RESOLVE): _resolve,
 }

@@ -10,12 +10,13 @@ from medlive.clock import iso_week, now
 from medlive.db.accounts import Account
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import Spent, spending
-from medlive.db.audit.standing import Standing, list_standings
+from medlive.db.audit.standing import Standing, list_decided, list_standings
 from medlive.db.audit.views import list_views
 from medlive.db.curation.funnel import funnel
 from medlive.db.session import Session
 from medlive.db.tables.accounts import Role
 from medlive.service.status import read_health
+from medlive.web.audit.drift import find_drift
 from medlive.web.audit.pages import Link, OverviewPage
 from medlive.web.site import Site
 
@@ -27,6 +28,7 @@ async def load_overview(site: Site, account: Account, tables: list[Link]) -> Ove
     health = await read_health(site.database, site.settings, now())
     async with site.database.begin() as session:
         found = await list_standings(session)
+        drift, drift_from = find_drift(await list_decided(session))
         shown = {row.outcome for row in found}
         return OverviewPage(
             tables=tables,
@@ -35,6 +37,8 @@ async def load_overview(site: Site, account: Account, tables: list[Link]) -> Ove
             outcomes=[o for o in OUTCOMES if o in shown],
             by_source=_sum((s.source, s) for s in found if not s.week),
             by_week=_sum((s.week, s) for s in found if s.week),
+            drift=drift,
+            drift_from=drift_from,
             reasons=[(r.stage, r.outcome, r.reason or "", r.count) for r in await funnel(session)],
             spent=await _spent(session),
             may_act=account.may(Role.ADMIN),
