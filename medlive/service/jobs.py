@@ -8,7 +8,7 @@ STALLED_AFTER_S.
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import procrastinate
 from procrastinate import exceptions
@@ -41,6 +41,8 @@ POLL_S = 0.2
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800)}
 """Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
 or failed for another reason, is left to the next `medlive curate` or weekly step."""
+AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
+"""When a job is taken up again that was broken off. Not now(): this clock may be ahead of the database's."""
 LOOK_AGAIN = timedelta(minutes=1)
 """The longest that a job waits which met an open circuit, or a week whose budget is spent."""
 
@@ -62,7 +64,7 @@ class RetryLater(Exception):
 class _Retry(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
-            return RetryDecision(retry_at=now())
+            return RetryDecision(retry_at=AT_ONCE)
         if isinstance(exception, CircuitOpen | WeekSpent):
             return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
         if isinstance(exception, RetryLater):
@@ -325,4 +327,4 @@ async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
         stalled = await app.job_manager.get_stalled_jobs(queue=queue, seconds_since_heartbeat=STALLED_AFTER_S)
         for job in stalled:
             await _uncount_attempt(app, job)
-            await app.job_manager.retry_job(job, retry_at=now())
+            await app.job_manager.retry_job(job, retry_at=AT_ONCE)

@@ -6,7 +6,9 @@ from datetime import timedelta
 from functools import partial
 
 import psycopg
+import pytest
 from procrastinate import App
+from sqlalchemy import text
 
 from medlive.clock import now
 from medlive.db.jobs import Queue, count_ready, count_servers, hurry
@@ -146,6 +148,32 @@ async def _serve_until(
     await until(done)
     stop.set()
     await serving_it
+
+
+async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
+    # This machine's clock is an hour ahead of the database's.
+    monkeypatch.setattr("medlive.service.jobs.now", lambda: now() + timedelta(hours=1))
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def step(step: str, week: str) -> None:
+        begun.set()
+        await ended.wait()
+
+    async with open_app(database).open_async() as app, asyncio.timeout(60):
+        for leave_as in ("todo", "doing"):  # by who was stopped, and by who was killed
+            begun.clear()
+            running = asyncio.create_task(
+                run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
+            )
+            await begun.wait()
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            async with database.begin() as session:
+                assert await count_ready(session, Queue.RELEASE) == 1
+                await session.execute(text(f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL"))
+        ended.set()
+        await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
+        assert await app.job_manager.list_jobs_async() == []
 
 
 async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(database: Database) -> None:
