@@ -26,10 +26,13 @@ class MedliveError(Exception):
 
 
 def describe(error: BaseException) -> str:
-    """What is stored and shown of any error: a message of ours, else its type and its text without secrets."""
+    """What is stored and shown of any error: a message of ours, else its type and first line without secrets.
+
+    Further lines of a database's or a validator's error quote the row, and with it a thread.
+    """
     if isinstance(error, MedliveError):
         return error.message
-    return hide_secrets(f"{type(error).__name__}: {error}")
+    return hide_secrets(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
 
 
 class CheckFailed(MedliveError):

@@ -107,6 +107,7 @@ class Database:
                 parse_url(url), pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_WAIT_SECONDS,
                 pool_pre_ping=True, json_serializer=dump_json, json_deserializer=load_json,
                 connect_args=CONNECT_ARGUMENTS,
+                hide_parameters=True,  # an error would quote threads
             )  # fmt: skip
         except ImportError as error:
             raise MissingExtra(

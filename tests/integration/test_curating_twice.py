@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import func, select
 
 from medlive.curation.chain import CurationSettings
@@ -118,7 +119,11 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         assert await latest_outcome(session, revision, PIPELINE) is None
 
 
-async def test_who_keeps_alone_leaves_a_case(database: Database) -> None:
+async def test_who_keeps_alone_leaves_a_case_also_where_the_clock_is_set_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = iter((datetime(2026, 1, 3, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)))
+    monkeypatch.setattr("medlive.service.curation.curate.now", lambda: next(moments))
     async with database.begin() as session:
         await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()

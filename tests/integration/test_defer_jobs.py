@@ -170,7 +170,9 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
             await asyncio.gather(running, return_exceptions=True)
             async with database.begin() as session:
                 assert await count_ready(session, Queue.RELEASE) == 1
-                await session.execute(text(f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL"))
+                await session.execute(
+                    text(f"UPDATE procrastinate_jobs SET status = '{leave_as}', worker_id = NULL")
+                )
         ended.set()
         await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
         assert await app.job_manager.list_jobs_async() == []

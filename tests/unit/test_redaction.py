@@ -60,6 +60,9 @@ def test_errors_and_logs_lose_secrets_tracebacks_too(key: str) -> None:
     with mock.patch.dict(os.environ, {"MY_TOKEN": key}):
         error = MedliveError(f"said {key}", hint=f"try {key}")
         assert key not in f"{error} {error.message} {error.hint} {describe(ValueError(key))}"
+        assert (
+            describe(ValueError("a row is refused\nDETAIL: I have had a cough")) == "ValueError: a row is refused"
+        )
         before = logging.getLogger().handlers, logging.getLogger().level
         with redirect_stderr(shown):
             for as_json in (False, True):

@@ -257,8 +257,9 @@ async def save_decision(
     digest: str,
 ) -> None:
     """Store what was decided about a thread, with its case; `digest`: of the pipeline and what people changed."""
+    finished = max(started, now())  # the clock may have been set back meanwhile
     curation_id = await curations.save_curation(
-        session, stored.revision_pk, digest, curation, started_at=started, finished_at=now()
+        session, stored.revision_pk, digest, curation, started_at=started, finished_at=finished
     )
     if rubric is not None and curation.text is not None:
         assert stored.thread.posted_at is not None  # the filters require a date
