@@ -29,6 +29,7 @@ from medlive.db.jobs import (
 from medlive.db.session import Connection, Database, Session, ask_lock, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
+from medlive.service.database import RETRY_S
 from medlive.service.week_budget import WeekSpent
 
 CURATE = "medlive:curate_revision"
@@ -67,6 +68,8 @@ class _Retry(BaseRetryStrategy):
             return RetryDecision(retry_at=AT_ONCE)
         if isinstance(exception, CircuitOpen | WeekSpent):
             return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
+        if isinstance(exception, DatabaseUnavailable):
+            return RetryDecision(retry_in={"seconds": int(RETRY_S)})
         if isinstance(exception, RetryLater):
             return RetryDecision(retry_in={"seconds": exception.waits[max(job.attempts, 0)]})
         return None
@@ -79,7 +82,7 @@ async def _run_job(context: procrastinate.JobContext, /, **arguments: int | str)
         except RetryLater as later:
             if context.job.attempts < len(later.waits):
                 raise
-        except (CircuitOpen, WeekSpent, asyncio.CancelledError):
+        except (CircuitOpen, WeekSpent, DatabaseUnavailable, asyncio.CancelledError):
             await _uncount_attempt(context.app, context.job)
             raise
 

@@ -13,7 +13,7 @@ from sqlalchemy import text
 from medlive.clock import now
 from medlive.db.jobs import Queue, count_ready, count_servers, hurry
 from medlive.db.session import Database
-from medlive.errors import CircuitOpen
+from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.jobs import (
     CURATE,
     RETRY_AFTER_S,
@@ -176,6 +176,23 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
         ended.set()
         await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
         assert await app.job_manager.list_jobs_async() == []
+
+
+async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.service.jobs.RETRY_S", 0)
+    attempts = 0
+
+    async def step(step: str, week: str) -> None:
+        nonlocal attempts
+        attempts += 1
+        if attempts < 3:
+            raise DatabaseUnavailable("the connection was lost")
+
+    async with open_app(database).open_async() as app, asyncio.timeout(60):
+        await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
+        assert (attempts, await app.job_manager.list_jobs_async()) == (3, [])
 
 
 async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(database: Database) -> None:

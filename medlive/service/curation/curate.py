@@ -30,7 +30,7 @@ from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
-from medlive.errors import CircuitOpen, ConfigError, describe
+from medlive.errors import CircuitOpen, ConfigError, DatabaseUnavailable, describe
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
@@ -70,6 +70,11 @@ class CurationCounts:
             self.failures[str(curation.reason)] += 1
         self.calls += len(curation.calls)
         self.replayed += sum(c.replayed for c in curation.calls)
+
+    def add_fault(self, revision: int, error: Exception) -> None:
+        """Keep an internal error; a lost database is none: the job is put back."""
+        if not isinstance(error, DatabaseUnavailable):
+            self.faults.append(f"revision {revision}: {describe(error)}")
 
     def as_json(self) -> dict[str, Any]:
         """The counts as stored with a run."""
@@ -189,7 +194,7 @@ def curation_work(
             done.left += 1
             return
         except Exception as exc:
-            done.faults.append(f"revision {revision}: {describe(exc)}")
+            done.add_fault(revision, exc)
             raise
         if curation is not None:
             done.add(curation)
