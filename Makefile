@@ -12,7 +12,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 # The workers share the cores already; on small matrices a second thread mostly waits, and burns a core doing so.
 test: export OMP_NUM_THREADS := 1
 
-.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check bench bench-curation bench-scale year clean
+.PHONY: help setup medcpt integrations demo test test-unit security audit coverage check chaos bench bench-curation bench-scale year clean
 
 help: ## what there is to do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -73,6 +73,9 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	@deploy/check_migrations.sh $(BIN)/medlive
 	@deploy/check.sh $(BIN)
 	@deploy/audit.sh $(BIN)
+
+chaos: $(VENV)/.dev ## 220 weeks, each under a fault (kills, resets, a full disk, odd clocks), end as an undisturbed one
+	@tests/in_memory.sh $(BIN)/python -m tests.chaos $(CHAOS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit
 	@missed=; for file in $(filter-out benchmarks/curator_decisions.py benchmarks/scale.py,$(wildcard benchmarks/*.py)); do echo "== $$file"; $(BIN)/python $$file || \

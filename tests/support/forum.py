@@ -61,6 +61,8 @@ class Forum:
     delay_s: float = 0.0
     gate: asyncio.Event | None = None
     """What every page waits for before it is sent; None: nothing."""
+    cuts: Callable[[], bool] = lambda: False
+    """Whether the next connection is reset instead of answered."""
     asked: list[str] = field(default_factory=list)
     not_modified: int = 0
     sent: dict[str, str] = field(default_factory=dict)
@@ -70,6 +72,12 @@ class Forum:
     def add(self, *threads: SampleThread) -> None:
         """Put threads up, or the new state of threads that are up."""
         self.threads |= {t.thread_id: t for t in threads}
+
+    def begin(self) -> None:
+        """Forget what was asked and sent; the threads stay up."""
+        self.cuts = lambda: False
+        self.asked.clear()
+        self.sent.clear()
 
     def answers(self) -> web.Application:
         """The forum as an application."""
@@ -84,6 +92,9 @@ class Forum:
     async def _page(self, request: web.Request) -> web.Response:
         path = request.path
         self.asked.append(path)
+        if self.cuts() and request.transport is not None:
+            request.transport.abort()
+            return web.Response()
         gate = self.gate
         await asyncio.sleep(self.delay_s)
         if gate is not None:

@@ -1,0 +1,57 @@
+"""`make chaos`: many weeks, each under one fault, must all come to what an undisturbed one comes to."""
+
+import argparse
+import asyncio
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from tests.chaos.rounds import Result, run_calm, run_round, tabulate
+from tests.chaos.stage import open_stage
+
+
+async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
+    results: list[Result] = []
+    limit = time.monotonic() + args.minutes * 60
+    async with open_stage(folder) as stage:
+        calm = await run_calm(stage)
+        print(
+            f"undisturbed: {len(calm.threads)} threads, {len(calm.cases)} cases, {calm.events} pages and replies"
+        )
+        for number in range(args.first, args.first + args.rounds):
+            if time.monotonic() > limit:
+                print(f"no time is left after {len(results)} rounds")
+                break
+            done = await run_round(stage, calm, number, args.seed, args.fault)
+            results.append(done)
+            print(
+                f"{number:4} {done.fault}: {'; '.join(done.problems) or 'ok'} ({done.seconds:.1f} s)", flush=True
+            )
+            if args.logs and done.problems:
+                (args.logs / f"round-{number}.log").write_text(done.log)
+    return results
+
+
+def main() -> int:
+    """Run the rounds and print the table; 1 if a round failed."""
+    parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
+    parser.add_argument("--rounds", type=int, default=220)
+    parser.add_argument("--first", type=int, default=0, help="number of the first round")
+    parser.add_argument("--seed", type=int, default=15)
+    parser.add_argument("--minutes", type=float, default=45, help="begin no round after so long")
+    parser.add_argument("--fault", default="", help="only faults whose name holds this")
+    parser.add_argument("--logs", type=Path, help="folder for what the processes of failed rounds wrote")
+    args = parser.parse_args()
+    folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
+    try:
+        results = asyncio.run(_run(args, folder))
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+    print("\n".join(tabulate(results)))
+    return int(any(result.problems for result in results))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

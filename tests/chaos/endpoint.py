@@ -1,0 +1,125 @@
+"""A chat endpoint that fails as it is told to and knows which of its answers were paid for and stored."""
+
+import asyncio
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+import aiohttp
+from aiohttp import web
+
+from medlive.llm.rules.engine import RulesEngine
+from medlive.llm.rules.server import build_app
+
+MODEL = "chaos-1"
+"""Not a name of the rules engine's, so that what it makes may be published."""
+HANG_S = 2.5
+KINDS = ("500", "503", "429", "hang", "broken JSON", "useless text", "reset", "cut off")
+LATENCY_S = 0.03
+IsStored = Callable[[list[int], datetime], bool]
+
+
+@dataclass
+class Endpoint:
+    """The rules engine's answers, each computed once, under serial numbers that a reply's row keeps."""
+
+    url: str = ""
+    fault: Callable[[], str | None] = lambda: None
+    """Which of KINDS happens to the next request; None: it is answered."""
+    is_stored: IsStored = lambda serials, before: False
+    """Whether one of these answers was stored before a moment."""
+    asked: int = 0
+    serial: int = 0
+    """Stands in an answer's `completion_tokens`, which are stored with the reply."""
+    given: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
+    """Digest of a request's body → the serials of the sound answers that it got."""
+    paid_twice: list[str] = field(default_factory=list)
+    answers: dict[str, dict[str, Any]] = field(default_factory=dict)
+    rules_url: str = ""
+
+    def begin(self, is_stored: IsStored) -> None:
+        """Forget what was asked; the answers stay computed."""
+        self.asked, self.fault, self.is_stored = 0, lambda: None, is_stored
+        self.given.clear()
+        self.paid_twice.clear()
+
+    @property
+    def repeated(self) -> int:
+        """Sound answers beyond the first to one request: the earlier one was cut off on its way, or in flight."""
+        return sum(len(serials) - 1 for serials in self.given.values())
+
+    async def chat(self, http: web.Request) -> web.StreamResponse:
+        arrived = datetime.now(UTC)
+        raw = await http.read()
+        key = hashlib.sha256(raw).hexdigest()
+        self.asked += 1
+        earlier = list(self.given.get(key, ()))
+        stored = await asyncio.to_thread(self.is_stored, earlier, arrived) if earlier else False
+        if stored:
+            self.paid_twice.append(f"{json.loads(raw)['response_format']['json_schema']['name']} ({key[:12]})")
+        await asyncio.sleep(LATENCY_S)
+        kind = self.fault()
+        if kind in ("500", "503", "429"):
+            return web.json_response({"error": {"message": kind, "type": "t"}}, status=int(kind))
+        if kind == "hang":
+            await asyncio.sleep(HANG_S)
+        if kind in ("hang", "reset"):
+            return _reset(http)
+        if kind == "broken JSON":
+            return web.Response(body=b'{"choices": [{"mess', content_type="application/json")
+        answer = json.loads(json.dumps(await self._answer(key, raw)))
+        answer["model"], answer["usage"] = MODEL, {"prompt_tokens": 1, "total_tokens": 1}
+        self.serial += 1
+        answer["usage"]["completion_tokens"] = self.serial
+        if kind == "useless text":
+            answer["choices"][0]["message"]["content"] = "I would rather not say."
+            return web.json_response(answer)
+        body = json.dumps(answer).encode()
+        if kind == "cut off":
+            half = web.StreamResponse(headers={"Content-Type": "application/json"})
+            half.content_length = len(body)
+            await half.prepare(http)
+            await half.write(body[: len(body) // 2])
+            return _reset(http)
+        self.given[key].append(self.serial)
+        return web.Response(body=body, content_type="application/json")
+
+    async def _answer(self, key: str, raw: bytes) -> dict[str, Any]:
+        if key not in self.answers:
+            body = json.loads(raw) | {"model": "rules"}
+            async with aiohttp.ClientSession() as session, session.post(self.rules_url, json=body) as reply:
+                assert reply.status == 200, await reply.text()
+                self.answers[key] = await reply.json()
+        return self.answers[key]
+
+
+def _reset(http: web.Request) -> web.StreamResponse:
+    if http.transport is not None:
+        http.transport.abort()
+    return web.Response()
+
+
+@asynccontextmanager
+async def serve_endpoint() -> AsyncIterator[Endpoint]:
+    """The endpoint while the context lasts."""
+    engine, endpoint = RulesEngine(), Endpoint()
+    app = web.Application(client_max_size=2**26)
+    app.router.add_post("/v1/chat/completions", endpoint.chat)
+    urls, runners = [], []
+    for one in (build_app(engine), app):
+        runners.append(runner := web.AppRunner(one, access_log=None, shutdown_timeout=0.2))
+        await runner.setup()
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        urls.append(f"http://127.0.0.1:{runner.addresses[0][1]}/v1")
+    endpoint.rules_url, endpoint.url = f"{urls[0]}/chat/completions", urls[1]
+    try:
+        yield endpoint
+    finally:
+        for runner in runners:
+            await runner.cleanup()
+        await engine.aclose()

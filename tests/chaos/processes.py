@@ -1,0 +1,114 @@
+"""Processes of medlive that start in milliseconds: forked from one that has imported it, and killed at will."""
+
+import multiprocessing
+import os
+import resource
+import signal
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+
+# What the commands import when they run: the server of forks has it once, for all.
+import pyarrow.parquet  # noqa: F401
+
+import medlive.__main__
+import medlive.cli.curate
+import medlive.cli.main
+import medlive.cli.schedule
+import medlive.service.release.publish
+import medlive.service.status
+import medlive.service.worker
+import medlive.sources.registry
+import medlive.web.app
+import medlive.web.metrics
+import medlive.web.serving
+from medlive import clock
+from medlive.service import database, jobs
+from medlive.service.schedule import scheduler
+
+# As configured, a dead worker is known after 10 s. Fresh ones on a busy machine may be taken for dead, too.
+WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 3.0, 0.3
+
+_context = multiprocessing.get_context("forkserver")
+_context.set_forkserver_preload([__name__])
+
+
+@dataclass
+class Process:
+    """A command that runs."""
+
+    role: str
+    arguments: tuple[str, ...]
+    popen: ForkServerProcess
+    log: Path
+
+    @property
+    def ended(self) -> bool:
+        return not self.popen.is_alive()
+
+    def kill(self) -> None:
+        """kill -9, and wait until it is gone."""
+        if self.popen.pid is not None and self.popen.is_alive():
+            os.kill(self.popen.pid, signal.SIGKILL)
+        self.popen.join()
+
+
+def start(
+    arguments: tuple[str, ...], environment: Mapping[str, str], log: Path, shift: Path, largest_file: int | None
+) -> Process:
+    """Begin a command.
+
+    Args:
+        arguments: The command line.
+        environment: All of its environment.
+        log: What it writes to stdout and stderr is added to this file.
+        shift: The file of the seconds by which its clock goes ahead of the machine's, read at each look.
+        largest_file: The most bytes that it may write into one file; None for no limit.
+    """
+    popen = _context.Process(target=_run, args=(arguments, dict(environment), log, shift, largest_file))
+    popen.start()
+    return Process(arguments[0], arguments, popen, log)
+
+
+def _run(
+    arguments: tuple[str, ...], environment: dict[str, str], log: Path, shift: Path, largest_file: int | None
+) -> None:
+    os.setsid()
+    file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(file, 1)
+    os.dup2(file, 2)
+    os.environ.clear()
+    os.environ.update(environment)
+    _shift_clock(lambda: float(shift.read_text()))
+    _hurry()
+    if largest_file is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
+    sys.exit(medlive.__main__.run(list(arguments)))
+
+
+def _shift_clock(seconds: Callable[[], float]) -> None:
+    """Put another now() into every room that has imported it."""
+    real = clock.now
+
+    def now() -> datetime:
+        return real() + timedelta(seconds=seconds())
+
+    for name, module in list(sys.modules.items()):
+        if name.startswith("medlive.") and getattr(module, "now", None) is real:
+            module.now = now  # type: ignore[attr-defined]
+    defaults = scheduler.run_scheduler.__kwdefaults__
+    assert defaults is not None
+    defaults.update(clock=now, wake_s=WAKE_S)
+
+
+def _hurry() -> None:
+    for module, name, value in (
+        (jobs, "HEARTBEAT_S", HEARTBEAT_S),
+        (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
+        (database, "RETRY_S", RETRY_S),
+    ):
+        assert hasattr(module, name)
+        setattr(module, name, value)
