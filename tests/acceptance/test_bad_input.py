@@ -158,6 +158,7 @@ def test_every_line_becomes_a_thread_or_a_problem_and_curation_ends(new_instance
     assert any(outcome == "kept" for outcome, *_ in places.values())
     assert all(reason for outcome, _, reason, _ in places.values() if outcome == "rejected")
 
+    file.write_bytes(b"\n".join(line for line in file.read_bytes().split(b"\n") if len(line) < HUGE))
     again = instance.here("import", file, "--json").json[0]
     assert again.get("new", 0) == 0
     assert again["problems"] == counts["problems"]

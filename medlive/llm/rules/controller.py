@@ -19,27 +19,35 @@ def support(inputs: Mapping[str, Any]) -> dict[str, Any]:
     shown = " ".join(
         [str(inputs.get("title") or ""), *(str(m.get("text") or "") for m in inputs.get("messages") or ())]
     )
-    items = [(e, _new_words(str(e.get("statement") or ""), shown)) for e in inputs.get("elements") or ()]
+    source = _Source(shown)
+    items = [(e, source.new_words(str(e.get("statement") or ""))) for e in inputs.get("elements") or ()]
     return {"verdicts": [{"id": str(e.get("id") or ""), "supported": not new, "reason": new} for e, new in items]}
 
 
 def doubt(inputs: Mapping[str, Any]) -> dict[str, Any]:
     """{items}: a difference where a word of the statement stands in none of the sources."""
-    sources = " ".join(str(s.get("text") or "") for s in inputs.get("sources") or ())
+    source = _Source(" ".join(str(s.get("text") or "") for s in inputs.get("sources") or ()))
     return {
         "items": [
-            {"id": str(s.get("id") or ""), "difference": _new_words(str(s["statement"]), sources)}
+            {"id": str(s.get("id") or ""), "difference": source.new_words(str(s["statement"]))}
             for s in inputs.get("statements") or ()
         ]
     }
 
 
-def _new_words(statement: str, source: str) -> str:
-    """The words of a statement that its source lacks, as a sentence; "" if there are none."""
-    known = {stem(w) for w in words(source)} | set(words(source))
-    new = [w for w in words(statement) if stem(w) not in known and w not in _FUNCTION]
-    new += sorted(bigrams(plain(statement), _NOTHING) - bigrams(plain(source), _NOTHING))
-    return f"New words: {', '.join(new[:5])}." if new else ""
+class _Source:
+    """The words of a text that statements were made from."""
+
+    def __init__(self, text: str) -> None:
+        found = set(words(text))
+        self._known = found | {stem(w) for w in found}
+        self._pairs = bigrams(plain(text), _NOTHING)
+
+    def new_words(self, statement: str) -> str:
+        """The words of a statement that the source lacks, as a sentence; "" if there are none."""
+        new = [w for w in words(statement) if stem(w) not in self._known and w not in _FUNCTION]
+        new += sorted(bigrams(plain(statement), _NOTHING) - self._pairs)
+        return f"New words: {', '.join(new[:5])}." if new else ""
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:

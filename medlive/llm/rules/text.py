@@ -150,8 +150,10 @@ def unmarked(source: str, one: Piece) -> Piece | None:
 
 def plain(text: str) -> str:
     """The text in half width, lower case, without control characters, its space collapsed."""
-    folded = unicodedata.normalize("NFKC", text).lower().replace("’", "'")
-    return _SPACE.sub(" ", "".join(c if c.isprintable() or c.isspace() else " " for c in folded)).strip()
+    folded = " ".join(unicodedata.normalize("NFKC", text).lower().replace("’", "'").split())
+    if folded.isprintable():
+        return folded
+    return " ".join("".join(c if c.isprintable() else " " for c in folded).split())
 
 
 def statement(quote: str) -> str:
