@@ -289,8 +289,7 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
     A time without offset is taken in `zone`. A date without a time names a day: midnight UTC of that day,
     so that no conversion moves it to another.
     """
-    found = [m for m in (_NUMERIC.search(text), _MONTH_FIRST.search(text), _DAY_FIRST.search(text)) if m]
-    for match in sorted(found, key=re.Match.start):
+    for match in _dates(text):
         try:
             moment = _moment(match, zone)
         except (ValueError, OverflowError):
@@ -298,6 +297,15 @@ def shown_date(text: str, zone: tzinfo) -> datetime | None:
         if _FIRST_YEAR <= moment.year <= _LAST_YEAR:
             return moment.astimezone(UTC)
     return None
+
+
+def _dates(text: str) -> Iterator[re.Match[str]]:
+    """What may be a date, the first of each form, in order; nearly always the text begins with it."""
+    begins = _NUMERIC.match(text)
+    if begins:
+        yield begins
+    found = [pattern.search(text) for pattern in (_NUMERIC, _MONTH_FIRST, _DAY_FIRST)[bool(begins) :]]
+    yield from sorted(filter(None, found), key=re.Match.start)
 
 
 def _moment(match: re.Match[str], zone: tzinfo) -> datetime:

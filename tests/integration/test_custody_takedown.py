@@ -1,7 +1,9 @@
 """A takedown: nothing of the thread is left, nothing else is touched, and it does not come back."""
 
+import gzip
 import json
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +13,21 @@ from sqlalchemy.exc import DBAPIError
 
 from medlive.config import Settings
 from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.embedded import find_program
 from medlive.db.harvest.harvests import quarantine
 from medlive.db.migrate import IMMUTABLE
 from medlive.db.session import Database, advisory_lock
 from medlive.db.tables import Base
 from medlive.db.threads.takedowns import find_takedown
 from medlive.demo.samples import SampleThread, sample_evidence_path
+from medlive.digest import canonical_json
 from medlive.errors import CheckFailed, UsageError
 from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.grading.cache import PLACE
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
+from medlive.service.backup import DUMP, make_backup
 from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread
 from medlive.service.database import handle_key
@@ -38,6 +44,7 @@ from tests.support.custody import harvest, samples, settings_of, traces_in_files
 from tests.support.forum import BOARD, Forum, serve_forum, thread
 from tests.support.threads import as_import
 
+MARK = "At dusk my quillbarrow hums."
 ERASED, KEPT, REJECTED = "1402038", "1402075", "1402519"
 
 
@@ -58,7 +65,9 @@ def settings(database_url: str, tmp_path: Path) -> Settings:
 @pytest.fixture
 async def curated(database: Database, settings: Settings, index: Path) -> dict[str, SampleThread]:
     """Three threads harvested and curated; two of them made cases."""
-    threads = samples(ERASED, KEPT, REJECTED)
+    first, *others = samples(ERASED, KEPT, REJECTED)
+    opening = first.messages[0].model_copy(update={"text": f"{first.messages[0].text} {MARK}"})
+    threads = [first.model_copy(update={"messages": (opening, *first.messages[1:])}), *others]
     shutil.copytree(index, index_path(settings))
     await harvest(database, settings, threads)
     assert (await run_curation(settings))["outcomes"] == {"kept": 2, "rejected": 1}
@@ -68,6 +77,20 @@ async def curated(database: Database, settings: Settings, index: Path) -> dict[s
 async def rows(database: Database, sql: str, **values: Any) -> list[Any]:
     async with database.begin() as session:
         return [tuple(row) for row in await session.execute(text(sql), values)]
+
+
+def files_with(folder: Path, word: str) -> set[str]:
+    """The files below a folder that hold a word, also when they are compressed."""
+    found = set()
+    for path in folder.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            if path.name == DUMP:
+                command = [find_program("pg_restore"), "--file=-", path]
+                data = subprocess.run(command, capture_output=True, check=True).stdout
+            data = gzip.decompress(data) if path.suffix == ".gz" else data
+            found |= {path.relative_to(folder).as_posix()} if word.encode() in data else set()
+    return found
 
 
 async def attempt(database: Database, *statements: str) -> None:
@@ -109,6 +132,19 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     key = handle_key(settings)
     await import_file(database, tmp_path / "bad.jsonl", assume_posted_at=None, handle_key=key)
     assert traces_in_files(folder, words)
+    # A verdict about its case, and one about another.
+    [(case_id,)] = await rows(
+        database, "SELECT c.id FROM cases c JOIN threads t ON t.id = c.thread_id WHERE t.thread_id = :i", i=ERASED
+    )
+    verdicts = settings.home / PLACE / "ab"
+    verdicts.mkdir(parents=True)
+    for name, about in (("gone", case_id), ("other", "ml-1")):
+        (verdicts / f"{name}.jsonl").write_text(canonical_json({"case_id": about, "reason": MARK[:9]}) + "\n")
+    assert (await make_backup(settings, tmp_path / "before"))["rows"]
+    holding = files_with(settings.home, "quillbarrow")
+    assert {name.partition("/")[0] for name in holding} == {"archive", "before"}
+    assert "before/database.dump" in holding
+    shutil.rmtree(tmp_path / "before")
     told = {table for table, _ in await traces_in_tables(database, words)}
     assert told >= {"threads", "thread_revisions", "frontier", "fetches", "replies", "elements", "curations",
                     "case_revisions", "sources", "import_problems"}  # fmt: skip
@@ -121,6 +157,10 @@ async def test_no_byte_of_a_thread_is_left_and_it_does_not_come_back(
     assert done.counts["case_revisions"] == done.counts["threads"] == done.counts["fetches"] == 1
     assert traces_in_files(folder, words) == []
     assert await traces_in_tables(database, words) == set()
+    await make_backup(settings, tmp_path / "after")
+    assert files_with(settings.home, "quillbarrow") == set()
+    assert [path.name for path in verdicts.iterdir()] == ["other.jsonl"]
+    shutil.rmtree(tmp_path / "after")
     for other, theirs in others.items():
         shared = set(theirs) & set(words)
         assert set(traces_in_files(folder, theirs)) > shared, other
@@ -173,6 +213,13 @@ async def test_what_a_frozen_snapshot_holds_is_named_and_kept_out_of_later_ones(
     before = {case.case_id: case for case in (await raw_cases(settings, load_cases(frozen.path))).cases}
     done = await take_down(database, settings, "sdn", ERASED, "a court's order")
     [(version, case_id)] = done.frozen
+    found_by = "medlive_words(concat_ws(E'\\n', c.narrative, c.query, c.advice))"
+    assert await rows(
+        database,
+        f"SELECT words = {found_by} FROM thread_standings JOIN case_revisions c USING (case_id)"
+        " JOIN threads t ON t.id = thread_standings.thread_id WHERE t.thread_id = :i",
+        i=ERASED,
+    ) == [(True,)]
     assert version == frozen.version
     # The raw arm asks in each thread's own words while there are such, and says how many it has lost.
     assert len(before) == 2

@@ -108,12 +108,12 @@ class Cache:
 
     def open(self, engine: "Engine | None" = None) -> "GradeCache | None":
         """The shared verdicts; None where they are not wanted, and for the rules engine, which costs nothing."""
-        from medlive.evaluation.grading.cache import GradeCache
+        from medlive.evaluation.grading.cache import PLACE, GradeCache
 
         if self.no_cache and self.cache is not None:
             raise UsageError("--cache and --no-cache exclude each other")
         free = self.cache is None and engine is not None and engine.identity.engine == "rules"
-        folder = self.cache or read_settings().home / "cache" / "grades"
+        folder = self.cache or read_settings().home / PLACE
         return None if self.no_cache or free else GradeCache(folder)
 
 

@@ -6,6 +6,7 @@ row is appended by one write.
 """
 
 import os
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 
+PLACE: Final = Path("cache") / "grades"  # Below MEDLIVE_HOME, unless another folder is named
 MOST_WAITING: Final = 64
 """Files whose new verdicts are gathered before they are written."""
 
@@ -66,6 +68,12 @@ class GradeCache:
                     file.write(b"".join(lines))
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
+
+    def files_about(self, case_ids: Collection[str]) -> list[Path]:
+        """The files with a verdict that was made for one of these cases."""
+        marks = [canonical_json({"case_id": case_id})[1:-1].encode() for case_id in case_ids]
+        files = sorted(self.folder.rglob("*.jsonl"))
+        return [path for path in files if any(mark in path.read_bytes() for mark in marks)]
 
     def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> Path:
         name = digest_json([judge, case.language, digest_text(case.question), answer.digest]).partition(":")[2]

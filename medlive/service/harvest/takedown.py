@@ -11,12 +11,15 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from medlive.config import Settings
+from medlive.db.curation.cases import case_id_of
 from medlive.db.harvest.archives import Archive, KeptFetch, fetches_in, list_archives
 from medlive.db.jobs import STALLED_AFTER_S
 from medlive.db.session import Database, advisory_lock
 from medlive.db.threads.takedowns import Traces, erase_thread, frozen_with, lift_takedown, traces_of
 from medlive.db.threads.threads import load_threads, revisions_of
 from medlive.errors import CheckFailed, MedliveError, UsageError
+from medlive.evaluation.grading.cache import PLACE, GradeCache
+from medlive.service.database import handle_key
 from medlive.service.harvest.harvest import find_source
 from medlive.service.harvest.raw_files import clear_removed, seal_archives, sweep
 from medlive.service.paths import archive_path
@@ -96,6 +99,9 @@ async def take_down(
             await record_takedown(session, (case_id for _, case_id in done.frozen))
             if dry_run:
                 await session.rollback()
+        case_id = case_id_of(source, thread_id, handle_key(settings))
+        done.counts["cached_verdicts"] = await asyncio.to_thread(_forget_verdicts, settings, case_id, dry_run)
+        done.counts = +done.counts
         if dry_run:
             return done
         done.files, damaged = await sweep(database, folder, source)
@@ -119,6 +125,14 @@ async def allow_return(
         raise UsageError("lifting a takedown needs a reason of 1 to 2,000 characters")
     async with database.begin() as session:
         await lift_takedown(session, source, thread_id, reason, by=by)
+
+
+def _forget_verdicts(settings: Settings, case_id: str, dry_run: bool) -> int:
+    """Remove the files of the grade cache that are about a case, whose words they may repeat; how many."""
+    paths = GradeCache(settings.home / PLACE).files_about([case_id])
+    for path in () if dry_run else paths:
+        path.unlink(missing_ok=True)
+    return len(paths)
 
 
 async def _find_showing_fetches(
