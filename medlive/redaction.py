@@ -13,7 +13,7 @@ from urllib.parse import quote, quote_plus
 HIDDEN: Final = "***"
 _SHORTEST: Final = 8
 """Shorter values are words of the language more often than secrets."""
-_NAMED: Final = re.compile(r"(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|PWD)$", re.IGNORECASE)
+_ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD")
 _REMEMBERED: Final[set[str]] = set()
 _PATTERNS: Final = (
     # To the last @ of the word: a password that was not escaped may hold one, and a slash.
@@ -39,7 +39,8 @@ def remember(secret: str) -> None:
 
 def hide_known(text: str) -> str:
     """The text without the known secrets, as they are or as a URL or JSON writes them."""
-    named = {value for name, value in os.environ.items() if len(value) >= _SHORTEST and _NAMED.search(name)}
+    values = {os.environ.get(name, "") for name in os.environ if name.upper().endswith(_ENDINGS)}
+    named = {value for value in values if len(value) >= _SHORTEST}
     # The longest first: one secret may begin with another.
     for secret in sorted(named | _REMEMBERED, key=len, reverse=True):
         for form in (secret, quote(secret, safe=""), quote_plus(secret), secret.replace("/", r"\/")):

@@ -28,9 +28,13 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
     """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
-    columns = table.__table__.columns
-    shared = {field.name: getattr(value, field.name) for field in fields(value) if field.name in columns}
-    return {k: dict(v) if _is_mapping(v) else v for k, v in shared.items()} | more
+    shared = ((name, getattr(value, name)) for name in _shared_names(table, type(value)))
+    return {name: dict(held) if _is_mapping(held) else held for name, held in shared} | more
+
+
+@cache
+def _shared_names(table: type[DeclarativeBase], kind: Any) -> tuple[str, ...]:
+    return tuple(name for name in _names(kind) if name in table.__table__.columns)
 
 
 def _is_mapping(value: Any) -> bool:
