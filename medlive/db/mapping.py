@@ -28,7 +28,7 @@ _STORED = re.compile("\U0010fffd([0-9a-f]{4,6});")
 
 def row_of(table: type[DeclarativeBase], value: Any, /, **more: Any) -> dict[str, Any]:
     """A dataclass as a row: the fields that are also columns of the table, and `more`, which prevails."""
-    shared = ((name, getattr(value, name)) for name in _shared_names(table, type(value)))
+    shared = ((name, getattr(value, name)) for name in _shared_names(table, type(value)))  # type: ignore[arg-type]
     return {name: dict(held) if _is_mapping(held) else held for name, held in shared} | more
 
 
