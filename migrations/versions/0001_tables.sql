@@ -1975,6 +1975,7 @@ CREATE TABLE thread_standings (
     changed_at TIMESTAMP WITH TIME ZONE NOT NULL,
     posted_at TIMESTAMP WITH TIME ZONE NOT NULL,
     words TSVECTOR NOT NULL,
+    place BIGINT GENERATED ALWAYS AS (hashtextextended(source || ' ' || language || ' ' || stage || ' ' || outcome || ' ' || reason || ' ' || engine || ' ' || specialty || ' ' || status, 0)) STORED NOT NULL, 
     CONSTRAINT pk_thread_standings PRIMARY KEY (thread_id),
     CONSTRAINT fk_thread_standings_thread_id FOREIGN KEY(thread_id) REFERENCES threads (id) ON DELETE CASCADE
 );
@@ -1983,39 +1984,17 @@ CREATE INDEX ix_cases_changed_at ON thread_standings (changed_at, thread_id) WHE
 
 CREATE INDEX ix_cases_posted_at ON thread_standings (posted_at, thread_id) WHERE status <> '';
 
-CREATE INDEX ix_cases_reason_changed_at ON thread_standings (reason, changed_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_reason_posted_at ON thread_standings (reason, posted_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_source_changed_at ON thread_standings (source, changed_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_source_posted_at ON thread_standings (source, posted_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_specialty_changed_at ON thread_standings (specialty, changed_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_specialty_posted_at ON thread_standings (specialty, posted_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_status_changed_at ON thread_standings (status, changed_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_status_posted_at ON thread_standings (status, posted_at, thread_id) WHERE status <> '';
-
-CREATE INDEX ix_cases_week_changed_at ON thread_standings (week, changed_at, thread_id) WHERE status <> '';
-
 CREATE INDEX ix_cases_week_posted_at ON thread_standings (week, posted_at, thread_id) WHERE status <> '';
 
 CREATE INDEX ix_thread_standings_changed_at_thread_id ON thread_standings (changed_at, thread_id);
 
 CREATE INDEX ix_thread_standings_curation_id ON thread_standings (curation_id);
 
+CREATE INDEX ix_thread_standings_place_changed_at_thread_id ON thread_standings (place, changed_at, thread_id);
+
+CREATE INDEX ix_thread_standings_place_posted_at_thread_id ON thread_standings (place, posted_at, thread_id);
+
 CREATE INDEX ix_thread_standings_posted_at_thread_id ON thread_standings (posted_at, thread_id);
-
-CREATE INDEX ix_thread_standings_reason_changed_at_thread_id ON thread_standings (reason, changed_at, thread_id);
-
-CREATE INDEX ix_thread_standings_reason_posted_at_thread_id ON thread_standings (reason, posted_at, thread_id);
-
-CREATE INDEX ix_thread_standings_source_changed_at_thread_id ON thread_standings (source, changed_at, thread_id);
-
-CREATE INDEX ix_thread_standings_source_posted_at_thread_id ON thread_standings (source, posted_at, thread_id);
 
 CREATE INDEX ix_thread_standings_week_changed_at_thread_id ON thread_standings (week, changed_at, thread_id);
 
@@ -2059,6 +2038,8 @@ COMMENT ON COLUMN thread_standings.posted_at IS 'When it was opened, or came in 
 
 COMMENT ON COLUMN thread_standings.words IS 'What is searched: title, messages and the case''s texts';
 
+COMMENT ON COLUMN thread_standings.place IS 'A number of the facets above together';
+
 CREATE TABLE thread_counts (
     id BIGINT GENERATED ALWAYS AS IDENTITY,
     week TEXT NOT NULL,
@@ -2071,6 +2052,7 @@ CREATE TABLE thread_counts (
     specialty TEXT NOT NULL,
     status TEXT NOT NULL,
     n INTEGER NOT NULL,
+    place BIGINT GENERATED ALWAYS AS (hashtextextended(source || ' ' || language || ' ' || stage || ' ' || outcome || ' ' || reason || ' ' || engine || ' ' || specialty || ' ' || status, 0)) STORED NOT NULL, 
     CONSTRAINT pk_thread_counts PRIMARY KEY (id)
 );
 
@@ -2099,6 +2081,8 @@ COMMENT ON COLUMN thread_counts.specialty IS 'As in thread_standings';
 COMMENT ON COLUMN thread_counts.status IS 'As in thread_standings';
 
 COMMENT ON COLUMN thread_counts.n IS 'How many came, less those that went';
+
+COMMENT ON COLUMN thread_counts.place IS 'A number of the facets above together';
 
 CREATE TABLE audit_log (
     number INTEGER NOT NULL,

@@ -96,7 +96,7 @@ async def _load(session: Any, listing: "Listing[Any]", where: Any, view: View) -
 
     order = {"sort": view.sort, "descending": not view.ascending}
     keys = {"after": view.after, "before": view.before, "size": view.limit}
-    return await load_page(session, listing, where, **order, **keys)  # type: ignore[arg-type]
+    return await load_page(session, listing, where, **order, **keys)
 
 
 async def _print_csv(session: Any, listing: "Listing[Any]", where: Any, view: View) -> None:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     literal_column,
     or_,
     select,
+    true,
     tuple_,
 )
 from sqlalchemy.ext.asyncio import AsyncSession
@@ -37,6 +38,7 @@ Rows = Select[*tuple[Any, ...]]
 MOST_COUNTED: Final = 2_000
 """Rows that are counted one by one; where there are more, counts are lower bounds."""
 WEEKS_COUNTED: Final = 13
+_FEW: Final = 50_000  # Rows that are looked through
 _EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of partial indexes are
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 
@@ -90,6 +92,8 @@ class Listing(Generic[R]):
     words: Any = None  # A tsvector that is searched instead, in thread_standings
     counts: Columns = field(default_factory=dict)  # Facets as kept in thread_counts
     count: Any = None
+    place: Any = None  # The number of a row's facets together, and as kept in thread_counts
+    counted_place: Any = None
     required: tuple[str, ...] = ()  # Facets that must not be empty
 
     def conditions(self, where: Filter, matching: Any = None, *, without: str = "") -> list[Any]:
@@ -101,11 +105,13 @@ class Listing(Generic[R]):
         elif without != "week" and where.week:
             bounds = [week_bounds(week) for week in where.week]
             found.append(or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds)))
-        if where.since is not None:
-            found.append(self.moment >= where.since)
-        if where.until is not None:
-            found.append(self.moment < where.until)
+        found += self.within(where)
         return found if matching is None else [*found, matching]
+
+    def within(self, where: Filter) -> list[Any]:
+        """The conditions of a filter's dates."""
+        after = [] if where.since is None else [self.moment >= where.since]
+        return after if where.until is None else [*after, self.moment < where.until]
 
     async def match(self, session: AsyncSession, where: Filter) -> Any:
         """The condition for a filter's words; None without any.
@@ -123,7 +129,7 @@ class Listing(Generic[R]):
         ids = list(await session.scalars(select(thread_id).where(matching).limit(MOST_COUNTED + 1)))
         if len(ids) > MOST_COUNTED:
             return matching
-        return thread_id == any_(bindparam(None, ids, type_=ARRAY(Integer)))
+        return _is_any(thread_id, ids)
 
     def order(self, sort: str) -> tuple[Any, ...]:
         """What rows are ordered by. Raises UsageError for an unknown sort."""
@@ -135,11 +141,10 @@ class Listing(Generic[R]):
         """The rows of a filter in an order, with what their keys are made of."""
         columns = [column.label(name) for name, column in self.columns.items()]
         keys = [column.label(f"key_{n}") for n, column in enumerate(order)]
-        ordered = [column.desc() if descending else column.asc() for column in order]
         return (
             self.query.with_only_columns(*columns, *keys)
             .where(*self.conditions(where, matching))
-            .order_by(*ordered)
+            .order_by(*_turn(order, descending))
         )
 
 
@@ -169,10 +174,35 @@ def contains(*columns: Any) -> Callable[[str], ColumnElement[bool]]:
     return lambda text: or_(*(column.icontains(to_stored(text.strip()), autoescape=True) for column in columns))
 
 
-async def load_page(
+async def load_listing(
+    session: AsyncSession, listing: Listing[R], where: Filter, **place: Any
+) -> tuple[Page[R], Counts]:
+    """`load_page` and `count_rows`, which look for the filter's words once."""
+    matching = await listing.match(session, where)
+    page = await _load_page(session, listing, where, matching, **place)
+    return page, await _count_rows(session, listing, where, matching)
+
+
+async def load_page(session: AsyncSession, listing: Listing[R], where: Filter, **place: Any) -> Page[R]:
+    """A page of the rows of a filter: the first, or what lies next to a key.
+
+    Args:
+        session: Of the database.
+        listing: The table.
+        where: Which rows.
+        place: `sort`, `descending` (True), the key `after` or `before` which the page lies, `size` (50 rows).
+
+    Raises:
+        UsageError: for a wrong sort or key.
+    """
+    return await _load_page(session, listing, where, await listing.match(session, where), **place)
+
+
+async def _load_page(
     session: AsyncSession,
     listing: Listing[R],
     where: Filter,
+    matching: Any,
     *,
     sort: str = "",
     descending: bool = True,
@@ -180,14 +210,18 @@ async def load_page(
     before: str | None = None,
     size: int = 50,
 ) -> Page[R]:
-    """A page of the rows of a filter: the first, or what lies next to a key. Raises UsageError for a wrong key."""
     order = listing.order(sort)
     backwards = before is not None
-    query = listing.select(where, await listing.match(session, where), order, descending=descending != backwards)
+    down = descending != backwards
+    query = listing.select(where, matching, order, descending=down)
+    beyond = []
     if (key := before if backwards else after) is not None:
         place, here = tuple_(*order), tuple_(*_parse_key(key, order))
-        query = query.where(place < here if descending != backwards else place > here)
-    found = list((await session.execute(query.limit(size + 1))).all())
+        beyond = [place < here if down else place > here]
+    if matching is None and (groups := await _groups(session, listing, where, order[0])) is not None:
+        nearest = _first_of_each(*groups, beyond, order, descending=down, size=size + 1)
+        beyond = [_is_any(order[-1], list(await session.scalars(nearest)))]
+    found = list((await session.execute(query.where(*beyond).limit(size + 1))).all())
     more, found = len(found) > size, found[:size]
     if backwards:
         found.reverse()
@@ -196,6 +230,65 @@ async def load_page(
     keys = tuple(_format_key(row, len(order)) for row in found)
     first, last = (keys[0], keys[-1]) if keys else (None, None)
     return Page(rows, first if has_before else None, last if has_after else None, keys)
+
+
+async def _groups(
+    session: AsyncSession, listing: Listing[Any], where: Filter, sort: Any
+) -> tuple[Any, Rows, list[Any]] | None:
+    """A column, those of its values by which rows are looked for, and their conditions; None: in the order.
+
+    What a filter leaves may stand at the far end of an order, so that whoever follows it meets most of a table. An
+    index has the rows of each value in the order: the first ones of each are found at once, wherever they stand.
+    """
+    chosen, dated = where.facets(), where.since is not None or where.until is not None
+    if not listing.counts or "week" in chosen:
+        return None
+    if dated and sort is not listing.moment and not (chosen and await _are_few(session, listing, chosen)):
+        since = where.since or select(func.min(listing.moment)).scalar_subquery()
+        until = where.until or select(func.max(listing.moment)).scalar_subquery()
+        weeks = func.generate_series(func.date_trunc("week", since), until, timedelta(days=7))
+        values = select(func.to_char(weeks, 'IYYY."W"IW').label("value"))
+        return listing.facets["week"], values, listing.conditions(where)
+    return (listing.place, _places(listing, chosen), listing.within(where)) if chosen else None
+
+
+async def _are_few(session: AsyncSession, listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> bool:
+    n = select(func.sum(listing.count)).where(listing.counts["week"] == "", *_are_one_of(listing.counts, given))
+    return (await session.scalar(n) or 0) <= _FEW
+
+
+def _places(listing: Listing[Any], given: Mapping[str, tuple[str, ...]]) -> Rows:
+    """The places where some threads of a filter stand now."""
+    wanted = [*_are_one_of(listing.counts, given), *(listing.counts[name] != "" for name in listing.required)]
+    places = select(listing.counted_place.label("value")).where(listing.counts["week"] == "", *wanted)
+    return places.group_by(listing.counted_place).having(func.sum(listing.count) != 0)
+
+
+def _first_of_each(
+    column: Any,
+    values: Rows,
+    where: list[Any],
+    beyond: list[Any],
+    order: tuple[Any, ...],
+    *,
+    descending: bool,
+    size: int,
+) -> Rows:
+    """The last keys of the first rows in an order, taken from the first ones of each value of a column."""
+    each = values.subquery()
+    rows = select(*(key.label(f"key_{n}") for n, key in enumerate(order)))
+    rows = rows.where(column == each.c.value, *where, *beyond).order_by(*_turn(order, descending)).limit(size)
+    found = rows.lateral()
+    first = select(list(found.c)[-1]).select_from(each.join(found, true()))
+    return first.order_by(*_turn(found.c, descending)).limit(size)
+
+
+def _turn(columns: Iterable[Any], descending: bool) -> list[Any]:
+    return [column.desc() if descending else column.asc() for column in columns]
+
+
+def _is_any(column: Any, values: list[int]) -> Any:
+    return column == any_(bindparam(None, values, type_=ARRAY(Integer)))
 
 
 async def stream_rows(
@@ -213,12 +306,15 @@ async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter
 
     By the sums that triggers keep where the filter has facets alone; else row by row up to `MOST_COUNTED`.
     """
+    return await _count_rows(session, listing, where, await listing.match(session, where))
+
+
+async def _count_rows(session: AsyncSession, listing: Listing[Any], where: Filter, matching: Any) -> Counts:
     kept = bool(listing.counts) and where.since is None and where.until is None and not where.text.strip()
     chosen = where.facets()
     shared = [name for name in listing.facets if name not in chosen and not (kept and name == "week")]
     groups = [("", shared), *((name, [name]) for name in listing.facets if name not in shared)]
     total, capped, facets = 0, False, {name: dict[str, int]() for name in listing.facets}
-    matching = await listing.match(session, where)
     for without, names in groups:
         rows = _kept_rows(listing, where, without) if kept else _first_rows(listing, where, matching, without)
         found = await _sum_by(session, rows, names)
@@ -246,6 +342,11 @@ def _first_rows(listing: Listing[Any], where: Filter, matching: Any, without: st
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
     if listing.counts:  # All facets are in one table: what else a row shows need not be joined
         query = select(*columns, literal(1).label("n"))
+        chosen = {name: values for name, values in where.facets().items() if name not in ("week", without)}
+        if (
+            chosen and matching is None
+        ):  # Else PostgreSQL goes through all rows of the dates for what none may have
+            query = query.where(listing.place == any_(func.array(_places(listing, chosen).scalar_subquery())))
     return query.where(*listing.conditions(where, matching, without=without)).limit(MOST_COUNTED + 1)
 
 

@@ -100,6 +100,8 @@ _SHARED: dict[str, Any] = {
     "words": _S.words,
     "counts": {name: getattr(ThreadCountRow, name) for name in FACETS},
     "count": ThreadCountRow.n,
+    "place": _S.place,
+    "counted_place": ThreadCountRow.place,
 }
 
 THREADS = Listing(

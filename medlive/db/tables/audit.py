@@ -3,11 +3,22 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, ForeignKey, Identity, Index, UniqueConstraint
+from sqlalchemy import BigInteger, Computed, ForeignKey, Identity, Index, UniqueConstraint
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import Base, column
+
+
+def _place() -> Mapped[int]:
+    """The number of all facets but the week: one index for each order finds the first rows of any filter."""
+    names = ("source", "language", "stage", "outcome", "reason", "engine", "specialty", "status")
+    together = " || ' ' || ".join(names)
+    return column(
+        "A number of the facets above together",
+        BigInteger,
+        Computed(f"hashtextextended({together}, 0)", persisted=True),
+    )
 
 
 class ThreadStandingRow(Base):
@@ -16,15 +27,13 @@ class ThreadStandingRow(Base):
     __tablename__ = "thread_standings"
     __table_args__ = (
         *(
-            Index(None, *facet, sort, "thread_id")
+            Index(None, *group, sort, "thread_id")
             for sort in ("changed_at", "posted_at")
-            for facet in ((), ("week",), ("source",), ("reason",))
+            for group in ((), ("week",), ("place",))
         ),
         *(
             Index(f"ix_cases_{'_'.join(names)}", *names, "thread_id", postgresql_where="status <> ''")
-            for sort in ("changed_at", "posted_at")
-            for facet in ((), ("week",), ("source",), ("reason",), ("specialty",), ("status",))
-            for names in ((*facet, sort),)
+            for names in (("changed_at",), ("posted_at",), ("week", "posted_at"))
         ),
         Index(None, "curation_id"),
         Index(None, "words", postgresql_using="gin"),
@@ -48,6 +57,7 @@ class ThreadStandingRow(Base):
     changed_at: Mapped[datetime] = column("When it came to stand there")
     posted_at: Mapped[datetime] = column("When it was opened, or came in where that is unknown")
     words: Mapped[Any] = column("What is searched: title, messages and the case's texts", TSVECTOR)
+    place: Mapped[int] = _place()
 
 
 class ThreadCountRow(Base):
@@ -66,6 +76,7 @@ class ThreadCountRow(Base):
     specialty: Mapped[str] = column("As in thread_standings")
     status: Mapped[str] = column("As in thread_standings")
     n: Mapped[int] = column("How many came, less those that went")
+    place: Mapped[int] = _place()
 
 
 class SavedViewRow(Base):

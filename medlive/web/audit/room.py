@@ -8,7 +8,7 @@ from fastapi import APIRouter, Depends, Form, HTTPException, Query, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
 from medlive.db.accounts import Account
-from medlive.db.audit.listing import count_rows, load_page, stream_rows
+from medlive.db.audit.listing import load_listing, stream_rows
 from medlive.db.audit.views import forget_view, list_views, save_view
 from medlive.db.tables.accounts import Role
 from medlive.errors import UsageError
@@ -133,13 +133,12 @@ async def show_table(request: Request, site: SiteOf, account: Viewer, table: str
     state = _state(request, table)
     view = TABLES[table]
     async with site.database.begin() as session:
-        page = await load_page(
+        page, counts = await load_listing(
             session, state.listing, state.where, sort=state.sort, descending=not state.ascending,
             after=state.after, before=state.before,
         )  # fmt: skip
         if not page.rows and (state.after or state.before):  # They are gone
             return RedirectResponse(state.page(), 303)
-        counts = await count_rows(session, state.listing, state.where)
         views = [v for v in await list_views(session, account.id) if v.table_name == table]
     found, rows = without_identifiers(page.rows), []
     for row, link in zip(found, row_links(state, found, page.keys), strict=True):
