@@ -13,6 +13,7 @@ from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
+from medlive.db.accounts import Account
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
 
@@ -56,14 +57,16 @@ class ErrorPage(Page):
 
 
 def frame_of(request: Request) -> Frame:
-    """Return what surrounds a page; `accounts` sets `user_name` and `csrf_token` of the request's state."""
+    """Return what surrounds a page; `accounts` sets `account` and `csrf_token` of the request's state."""
     path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+    account: Account | None = getattr(request.state, "account", None)
+    sections: tuple[Section, ...] = request.app.state.sections
     theme = request.cookies.get(THEME_COOKIE, "auto")
     return Frame(
         path=path,
         theme=next((known for known in THEMES if known == theme), "auto"),
-        sections=request.app.state.sections,
-        user=getattr(request.state, "user_name", None),
+        sections=tuple(s for s in sections if account is None or s.role is None or account.may(s.role)),
+        user=None if account is None else account.name,
         csrf=getattr(request.state, "csrf_token", None),
     )
 

@@ -8,6 +8,7 @@ from fastapi import APIRouter, Request
 
 from medlive.config import Settings
 from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +29,7 @@ class Section:
 
     title: str
     href: str
+    role: Role | None = None  # Whom it is shown to, of those who are signed in; None: all
 
 
 @dataclass(frozen=True, slots=True)

@@ -105,6 +105,9 @@ async def test_each_route_lets_in_who_may_and_nobody_else(
                     right = answer.status_code == 401 or answer.headers.get("Location", "").startswith("/sign-in?")
                 else:
                     right = answer.status_code == 403
+                if needed and role and answer.headers.get("Content-Type", "").startswith("text/html"):
+                    # Nobody is led to where they may not go.
+                    right = right and ('href="/review"' in answer.text) is (Role.REVIEWER in GRANTS[role])
                 if not right:
                     wrong.append(f"{route} by {role}: {answer.status_code}")
     assert wrong == []

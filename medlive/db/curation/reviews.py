@@ -95,9 +95,12 @@ class Dispute:
 
 
 async def list_held(
-    session: AsyncSession, *, reason: Reason | None = None, language: str | None = None
+    session: AsyncSession, *, reason: Reason | None = None, language: str | None = None, limit: int | None = None
 ) -> list[HeldCase]:
-    """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given."""
+    """The cases that wait for a person, longest first; those held for `reason`, or in `language`, where given.
+
+    At most `limit`.
+    """
     row = CaseRevisionRow
     held_for = select(func.array_agg(aggregate_order_by(HoldRow.reason, HoldRow.position)))
     query = (
@@ -107,6 +110,7 @@ async def list_held(
         .join(CaseRow, CaseRow.id == row.case_id)
         .where(CaseRow.status == CaseStatus.HELD, is_latest_case())
         .order_by(row.created_at, row.case_id)
+        .limit(limit)
     )
     if language is not None:
         query = query.where(row.language == language)

@@ -82,7 +82,7 @@ async def visitor(request: Request) -> Account | None:
         return None
     async with site_of(request).database.begin() as session:
         account = await find_session(session, token)
-    request.state.user_name = account and account.name
+    request.state.account = account
     return account
 
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from medlive.db.accounts import Account
 from medlive.db.audit_log import LogEntry, list_entries
-from medlive.db.curation.cases import StoredCase, latest_case, lock_case, status_reason
+from medlive.db.curation.cases import StoredCase, find_status, latest_case, status_reason
 from medlive.db.tables.accounts import Role
 from medlive.errors import MedliveError, UsageError
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
@@ -65,19 +65,17 @@ class LogPage(Page):
     template = "acts/log.html"
     entries: tuple[LogEntry, ...]
     older: int | None  # Before which number the next page begins; None: this is the last one
+    newest: bool  # Whether it is the first page
 
 
 @router.get("/log")
-async def show_log(
-    request: Request,
-    site: SiteOf,
-    account: Annotated[Account, Depends(require(Role.VIEWER))],
-    before: int | None = None,
-) -> Response:
+async def show_log(request: Request, site: SiteOf, account: Viewer, before: int | None = None) -> Response:
     """A page of the audit log."""
     async with site.database.begin() as session:
         found = await list_entries(session, before=before, limit=101)
-    return render(request, LogPage(tuple(found[:100]), found[99].number if len(found) > 100 else None))
+    return render(
+        request, LogPage(tuple(found[:100]), found[99].number if len(found) > 100 else None, before is None)
+    )
 
 
 @router.get("/case/{case_id}")
@@ -128,7 +126,7 @@ async def _case_page(
 ) -> Response:  # fmt: skip
     async with site.database.begin() as session:
         try:
-            status = await lock_case(session, case_id)
+            status = await find_status(session, case_id)
         except UsageError as unknown:
             raise HTTPException(404, _sentence(unknown)) from unknown
         case = await latest_case(session, case_id)

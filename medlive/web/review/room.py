@@ -27,13 +27,14 @@ if TYPE_CHECKING:
     from medlive.service.studies import Results  # Loads numpy, as do the imports in the routes
 
 router: Final = APIRouter(prefix="/review", include_in_schema=False)
-REVIEW: Final = Room("review", False, router, (Section("Review", "/review"),))
+REVIEW: Final = Room("review", False, router, (Section("Review", "/review", Role.REVIEWER),))
 
 SiteOf = Annotated[Site, Depends(site_of)]
 Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
 Admin = Annotated[Account, Depends(require(Role.ADMIN))]
 Text = Annotated[str, Form()]
 
+MOST_HELD: Final = 100  # Held cases on the desk
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
         (2, "coherent and a real clinical question"), (1, "with small faults"), (0, "neither"),
@@ -52,7 +53,8 @@ class DeskPage(Page):
 
     template = "review/index.html"
     shown: tuple[Study, ...]
-    held: tuple[HeldCase, ...]
+    held: tuple[HeldCase, ...]  # Those that wait longest
+    more_held: bool  # Whether there are others
     disputes: tuple[Dispute, ...]
     quarantined: tuple[SourceInfo, ...]
     user: Account
@@ -107,10 +109,13 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
         shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
-        held, disputes = await list_held(session), await list_disputes(session)
+        held, disputes = await list_held(session, limit=MOST_HELD + 1), await list_disputes(session)
         quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
         runs = tuple(await list_evaluations(session)) if is_admin else ()
-    page = DeskPage(tuple(shown), tuple(held[:100]), tuple(disputes), quarantined, account, is_admin, runs)
+    page = DeskPage(
+        tuple(shown), tuple(held[:MOST_HELD]), len(held) > MOST_HELD, tuple(disputes), quarantined, account,
+        is_admin, runs,
+    )  # fmt: skip
     return render(request, page)
 
 
