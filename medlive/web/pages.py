@@ -87,9 +87,14 @@ def render(request: Request, page: Page, status: int = 200) -> HTMLResponse:
     return HTMLResponse(text, status, headers={"Cache-Control": kept, "Vary": "Cookie"})
 
 
-def _moment(moment: datetime) -> Markup:
-    """Mark up a moment in UTC; times.js shows it in the reader's zone."""
-    utc = moment.astimezone(UTC).replace(tzinfo=None).isoformat(timespec="seconds")
+def _moment(moment: datetime | str) -> Markup:
+    """Mark up a moment, or one in ISO 8601, in UTC; times.js shows it in the reader's zone."""
+    utc = (
+        (datetime.fromisoformat(moment) if isinstance(moment, str) else moment)
+        .astimezone(UTC)
+        .replace(tzinfo=None)
+        .isoformat(timespec="seconds")
+    )
     return Markup(f'<time datetime="{utc}Z">{utc[:10]} {utc[11:16]} UTC</time>')
 
 
