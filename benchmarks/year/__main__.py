@@ -18,6 +18,7 @@ from year.scenario import Year, run_year
 
 async def _simulate(home: Path, options: argparse.Namespace) -> tuple[Year, Outcome]:
     year = await run_year(home, options.seed, options.weeks, lambda line: print(line, flush=True))
+    write_report(year, None, options.out)
     last = [week.name for week in year.weeks if week.cases is not None][-1]
     release = snapshots_path(year.settings) / folder_name(last)
     return year, await evaluate(release, home / "candidates", options.seed)

@@ -33,7 +33,7 @@ _HEADS = ("States: ", "指出")
 """How the rules engine begins a criterion that an answer meets by saying the rest."""
 _LEAKS = {2: 0.10, 5: 0.15, 8: 0.20, 11: 0.12}
 """Candidate → how much likelier it meets a criterion of a case that it has seen."""
-_WORLDS = 200
+_WORLDS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +151,7 @@ def _error_rates(candidates: Sequence[Planted], cases: Sequence[EvaluationCase],
     for world in range(_WORLDS):
         scores = rng.binomial(counts, chances) / counts
         drops = [
-            drop(scores[k], sides[k], draws=200, seed=world, permutations=999) for k in range(len(candidates))
+            drop(scores[k], sides[k], draws=200, seed=world, permutations=499) for k in range(len(candidates))
         ]
         corrected = holm([one.p if one.p is not None else 1.0 for one in drops])
         named = np.array([_named(one.low, p) for one, p in zip(drops, corrected, strict=True)])

@@ -23,9 +23,10 @@ _HEAD = """# A year in an hour
 Written by `make year` (`benchmarks/year`); the same seed writes the same page. It simulates {weeks} weeks of
 one instance: the real scheduler, two workers, PostgreSQL, harvests over HTTP, gates, signatures and a folder to
 publish to, on a clock that both the program and its database take for the time. Four communities grow from one
-new thread a week to four; the threads are made of the demo's sentences, and the models are the rules engine
+new thread a week to three; the threads are made of the demo's sentences, and the models are the rules engine
 behind an endpoint that wants a key, so the *content* says nothing of medicine. The maintainer reads
-`medlive status --check` on three mornings a week and what the webhook is sent, and does what the table says.
+`medlive status --check` on Monday and Thursday mornings and whatever the webhook is sent, and does what the
+table says.
 
 ![Cases in each week's snapshot]({pictures}/year-cases.svg)
 
@@ -45,7 +46,7 @@ below {level}, corrected by Holm's method over all twelve.
 |---|---|---:|---:|---|---:|---|
 {rows}
 
-{verdict} Over 200 made worlds of the same cases and candidates, some candidate without memory is named in
+{verdict} Over 100 made worlds of the same cases and candidates, some candidate without memory is named in
 {false:.1%} (stated: at most {level:.0%}), and {missed:.1%} of the planted memories are missed.
 """
 

@@ -38,8 +38,8 @@ FIRST = datetime(2027, 1, 4, tzinfo=UTC)
 """The Monday the year begins on; the sample evidence is older."""
 KEY = "MEDLIVE_YEAR_KEY"
 MORNING = timedelta(hours=8)
-CHECKS = (0, 2, 4)
-"""On Monday, Wednesday and Friday at that hour the maintainer runs `medlive status --check`."""
+CHECKS = (0, 3)
+"""On Monday and Thursday at that hour the maintainer runs `medlive status --check`."""
 _TIMES = re.compile(r"( at)? \d\d:\d\d\b( UTC)?")
 _ADDRESS = re.compile(r"127\.0\.0\.1:\d+")
 

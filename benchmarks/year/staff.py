@@ -18,7 +18,7 @@ from year.clock import Clock
 _WAKE_S = 0.1
 _LOOK_AGAIN = timedelta(minutes=11)
 """A little more than a scheduler waits between two looks."""
-_QUEUE_PAUSE = timedelta(hours=6)
+_QUEUE_PAUSE = timedelta(hours=24)
 """How far the clock moves at most while jobs wait for their time."""
 _WORKERS: tuple[list[Queue], ...] = ([Queue.CURATE], [queue for queue in Queue if queue is not Queue.CURATE])
 _UNDER_WAY = (

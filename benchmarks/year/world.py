@@ -20,7 +20,7 @@ from medlive.llm.rules.server import build_app
 
 WEEK = timedelta(days=7)
 _SENTENCES = re.compile(r"(?<=[.?!])\s+|(?<=[。？！])|\n")
-_GROWTH = (1, 4)
+_GROWTH = (1, 3)
 """New threads of a community a week, at the beginning and at the end of the year."""
 
 
