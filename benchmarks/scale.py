@@ -276,8 +276,10 @@ def main() -> int:
         apart(options.stage, options.home, options.sizes[0])
         return 0
     random.seed(1)
-    costs = [cost for size in options.sizes for cost in measure_size(size)]
-    draw(costs, options.out)
+    costs: list[Cost] = []
+    for size in options.sizes:
+        costs += measure_size(size)
+        draw(costs, options.out)
     print(table(costs))
     print(f"load of the machine at the end: {os.getloadavg()[2]:.1f} over 15 minutes, {os.cpu_count()} processors")
     return 0
