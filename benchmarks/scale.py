@@ -150,8 +150,8 @@ def apart(stage: str, home: Path, size: int) -> None:
     )  # fmt: skip
 
 
-def measure(stage: str, home: Path, url: str, size: int) -> Cost:
-    """Do one stage in a process of its own."""
+def measure(stage: str, home: Path, url: str, size: int, empty: int) -> Cost:
+    """Do one stage in a process of its own; `empty`: the bytes of a database without threads."""
     before = _database_bytes(url)
     command = [sys.executable, __file__, "--stage", stage, "--home", str(home), "--sizes", str(size)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE)
@@ -159,7 +159,7 @@ def measure(stage: str, home: Path, url: str, size: int) -> Cost:
     left = _database_bytes(url) - before
     p95 = 0.0
     if stage == "audit page":
-        left, p95 = before, float((home / "p95").read_text(encoding="utf-8"))
+        left, p95 = before - empty, float((home / "p95").read_text(encoding="utf-8"))
     if stage == "freeze":
         left = sum(f.stat().st_size for f in (home / "snapshots").rglob("*") if f.is_file())
     cost = Cost(stage, size, **told, disk=left, p95_ms=p95)
@@ -192,8 +192,9 @@ def measure_size(size: int) -> list[Cost]:
         try:
             url = embedded.start(home)
             upgrade(url)
+            empty = _database_bytes(url)
             prepare(url, home, size)
-            costs += [measure(stage, home, url, size) for stage in stages]
+            costs += [measure(stage, home, url, size, empty) for stage in stages]
         finally:
             embedded.stop(home)
             shutil.rmtree(home, ignore_errors=True)
