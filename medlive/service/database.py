@@ -19,6 +19,8 @@ T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 RETRY_S: Final = 3.0
 """How often a lost database is looked for."""
+WATCH_S: Final = 10.0
+"""How often the web looks whether it still has the database; requests find out by themselves."""
 
 
 def database_url(settings: Settings) -> str:
@@ -69,7 +71,7 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
                 async with database.begin() as session:
                     await ping(session)
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), RETRY_S)
+                    await asyncio.wait_for(stop.wait(), WATCH_S)
 
     with suppress(DatabaseUnavailable):
         await outlast(settings, watch, stop)

@@ -37,7 +37,9 @@ STEP = "medlive:step"
 EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
-HEARTBEAT_S = 2.0
+HEARTBEAT_S = 3.0
+ABORT_POLL_S = 60.0
+"""Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800)}
 """Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
@@ -300,6 +302,7 @@ async def _run(
         app, queues=[*queues], concurrency=concurrency, wait=wait, listen_notify=wait,
         install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
         stalled_worker_timeout=STALLED_AFTER_S, additional_context=dict(works),
+        abort_job_polling_interval=ABORT_POLL_S,
     )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     try:
@@ -316,7 +319,7 @@ async def _keep_connected(connection: Connection) -> None:
     """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
     while True:
         await ask_lock(connection, "SELECT :key = 0", 0)
-        await asyncio.sleep(HEARTBEAT_S)
+        await asyncio.sleep(STALLED_AFTER_S)
 
 
 async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:
@@ -326,8 +329,7 @@ async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> No
 
 
 async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    for queue in queues:
-        stalled = await app.job_manager.get_stalled_jobs(queue=queue, seconds_since_heartbeat=STALLED_AFTER_S)
-        for job in stalled:
+    for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_AFTER_S):
+        if job.queue in queues:
             await _uncount_attempt(app, job)
             await app.job_manager.retry_job(job, retry_at=AT_ONCE)
