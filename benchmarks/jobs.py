@@ -80,7 +80,7 @@ async def threads_per_second(settings: Settings, arguments: argparse.Namespace, 
             while await waiting_jobs(database):  # noqa: ASYNC110 - the queue tells nobody that it is empty
                 await asyncio.sleep(0.05)
             # Those that are under way are half done on average.
-            done = len(saved) - workers * arguments.concurrency / 2
+            done = len(saved) - workers * float(arguments.concurrency) / 2
             return done / (time.perf_counter() - began)
     finally:
         for process in processes:
