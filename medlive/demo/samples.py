@@ -44,8 +44,8 @@ class SampleMessage(_Record):
 class Expectation(_Record):
     """The expected outcome of the thread, and why."""
 
-    outcome: Literal["kept", "rejected"]
-    stage: Literal["filters", "screener", "validator", "controller"] | None = None  # None when kept
+    outcome: Literal["kept", "held", "rejected"]
+    stage: Literal["filters", "screener", "validator", "controller", "rubric"] | None = None  # None when kept
     reason: str | None = None  # The reason in that stage's own words; None when kept
     why: str  # One sentence for people
     duplicate_of: str | None = None  # `<site>/<thread id>` of its duplicate; either may be kept
