@@ -3,6 +3,7 @@
 import argparse
 import asyncio
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -44,6 +45,7 @@ def main() -> int:
     parser.add_argument("--fault", default="", help="only faults whose name holds this")
     parser.add_argument("--logs", type=Path, help="folder for what the processes of failed rounds wrote")
     args = parser.parse_args()
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a stop leaves no server and no disk behind
     folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
     try:
         results = asyncio.run(_run(args, folder))

@@ -125,6 +125,7 @@ class _Runner:
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    looked_for: set[str] = field(default_factory=set)  # Steps under way that may be due again at their end
     waiting: dict[str, datetime] = field(default_factory=dict)
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
@@ -168,8 +169,10 @@ class _Runner:
         return True
 
     def _look(self, names: Iterable[str]) -> None:
-        """Run those of the steps that are due, except where one is under way."""
-        idle = [name for name in names if name not in self.lanes or self.lanes[name].done()]
+        """Run those of the steps that are due; where one is under way, look again when it has ended."""
+        wanted = list(names)
+        idle = [name for name in wanted if name not in self.lanes or self.lanes[name].done()]
+        self.looked_for = self.looked_for.union(wanted).difference(idle)
         if idle:
             states = asyncio.create_task(self._read_states())  # one reading for all
             self.lanes |= {name: asyncio.create_task(self._run_lane(name, states)) for name in idle}
@@ -180,9 +183,15 @@ class _Runner:
         )
 
     async def _run_lane(self, name: str, states: asyncio.Task[list[StepState]]) -> None:
-        if await self._run_due(name, await states):
-            # Late threads are queued, and what waited continues.
-            self._look(list(self.lanes))
+        found: list[StepState] | None = await states
+        while True:
+            if await self._run_due(name, found):
+                # Late threads are queued, and what waited continues.
+                self._look([other for other in self.lanes if other != name])
+            if name not in self.looked_for:
+                return
+            self.looked_for.discard(name)
+            found = None
 
     async def _run_due(self, name: str | None, states: list[StepState] | None = None) -> bool:
         """Run a step (None: every one) as long as it is due, reading the rows before; whether it was.

@@ -1,5 +1,6 @@
 """What is due, from a moment, the times and the rows; no database and no clock."""
 
+import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from medlive.config import ScheduleSection, WeeklyTime
 from medlive.db.runs import HarvestHistory, History, Run
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
+from medlive.service.schedule.scheduler import _Runner
 from medlive.service.schedule.steps import (
     AFTER,
     BACKUP,
@@ -294,3 +296,29 @@ def test_overdue_is_a_day_after_the_first_time_that_was_missed_and_only_where_so
     # Imports alone, or a source that was never harvested: due, never overdue.
     assert not any(s.overdue for s in states(start + timedelta(days=40)).values())
     assert not found["harvest:b"].overdue
+
+
+async def test_a_step_that_becomes_due_while_it_ends_is_not_left_to_the_next_look(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    runner = _Runner(None, None, None, print, lambda: datetime(2026, 11, 22, tzinfo=UTC), False)
+    begun, go, runs = asyncio.Event(), asyncio.Event(), 0
+
+    async def read_states() -> list[StepState]:
+        return []
+
+    async def run_due(name: str, states: list[StepState] | None) -> bool:
+        nonlocal runs
+        runs += 1
+        begun.set()
+        await go.wait()  # as for its last reading of the rows
+        return runs == 1
+
+    monkeypatch.setattr(runner, "_read_states", read_states)
+    monkeypatch.setattr(runner, "_run_due", run_due)
+    runner._look(["queue"])
+    await begun.wait()
+    runner._look(["queue"])  # a harvest has ended
+    go.set()
+    await runner.lanes["queue"]
+    assert runs == 2
