@@ -123,7 +123,12 @@ async def test_two_runs_at_once_share_the_threads(
 ) -> None:
     async with counting_endpoint(latency_ms=50) as endpoint:
         instance = await asyncio.to_thread(_ready, new_instance, samples, endpoint.url, tmp_path, concurrency=2)
+        endpoint.answers.clear()
         both = [instance.start("curate", "--json") for _ in range(2)]
+        # One alone has two threads at once: the other has begun as well.
+        taken = "SELECT count(*) FROM procrastinate_jobs WHERE status = 'doing'"
+        await until(lambda: instance.one(taken) > 2)
+        endpoint.answers.set()
         done = await asyncio.gather(*(asyncio.to_thread(instance.finish, process) for process in both))
         assert [d.status for d in done] == [0, 0], [d.err for d in done]
         shares = [sum(d.json["outcomes"].values()) for d in done]

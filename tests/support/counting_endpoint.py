@@ -20,6 +20,8 @@ class CountingEndpoint:
 
     url: str = ""
     bodies: Counter[str] = field(default_factory=Counter)
+    answers: asyncio.Event = field(default_factory=asyncio.Event)
+    """While it is not set, requests are counted and wait."""
 
     @property
     def asked(self) -> int:
@@ -31,11 +33,13 @@ class CountingEndpoint:
 async def counting_endpoint(*, latency_ms: float = 0) -> AsyncIterator[CountingEndpoint]:
     """Serve while the context lasts; `latency_ms` is the least time an answer takes."""
     endpoint = CountingEndpoint()
+    endpoint.answers.set()
     engine = RulesEngine()
 
     @web.middleware
     async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
+        await endpoint.answers.wait()
         return await handler(request)
 
     app = build_app(engine, latency_ms=latency_ms)

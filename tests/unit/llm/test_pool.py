@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from medlive.llm import pool
+from tests.support.waiting import LIMIT_S
 
 
 class Calls:
@@ -72,7 +73,7 @@ async def test_who_leaves_twice_waits_for_nothing() -> None:
         whole.cancel()
         await asyncio.sleep(0)
     with pytest.raises(asyncio.CancelledError):
-        await asyncio.wait_for(whole, 5)
+        await asyncio.wait_for(whole, LIMIT_S)
     assert calls.ended == []
 
 
@@ -86,7 +87,7 @@ async def test_what_hangs_is_waited_for_no_longer_than_is_said(monkeypatch: pyte
         await calls.one(item)
 
     with pytest.raises(ValueError, match="at once"):
-        await asyncio.wait_for(pool.for_each(range(100), one, 4), 5)
+        await asyncio.wait_for(pool.for_each(range(100), one, 4), LIMIT_S)
     assert calls.begun == [1, 2, 3]
     assert calls.ended == []
 

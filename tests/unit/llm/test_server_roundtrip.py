@@ -267,7 +267,7 @@ async def test_faults_and_latency_are_given_as_asked_for() -> None:
         started = time.perf_counter()
         reply = await engine.answer(request("grader.criterion"))
         assert time.perf_counter() - started > 0.24
-        assert 80 <= reply.usage.latency_ms < 1000
+        assert reply.usage.latency_ms >= 80
         await engine.aclose()
         hopeless = OpenAIEngine("rules-0", url, max_retries=0)
         with pytest.raises(EndpointUnavailable, match="rules-0"):
