@@ -51,7 +51,10 @@ from medlive.service.paths import index_path
 from medlive.service.wiring import build_pipeline
 from medlive.threads.model import Message, Role, Thread
 
-TARGET = 1.5
+TARGET = 4.0
+"""Times the critical path."""
+TARGET_CPU_MS = 4.0
+"""Own processor time for a call."""
 ROLE_CONCURRENCY = 256
 """Calls at once of a role: a thread's claims are judged together, so 64 threads have more than 64 under way."""
 
@@ -228,7 +231,7 @@ async def compare(url: str, home: Path, arguments: argparse.Namespace) -> bool:
         f"(target {TARGET}: {'reached' if ratio <= TARGET else 'missed'})"
     )
     print(
-        f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call, "
+        f"own CPU {best.cpu_s * 1000 / done.calls:.2f} ms a call (target {TARGET_CPU_MS}), "
         f"{best.cpu_s * 1000 / asked:.2f} ms a call over HTTP"
     )
     print(

@@ -26,7 +26,7 @@ from medlive.sources.sites.medlive import Medlive
 from medlive.sources.sites.sdn import Sdn
 from medlive.sources.source import Page, Site
 
-TARGET = 500
+TARGET = 600
 """Pages a second on one core."""
 POSTS = 20
 SAMPLES = Path(__file__).resolve().parents[1] / "tests" / "pages"
