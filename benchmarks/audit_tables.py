@@ -51,7 +51,8 @@ FILL = (
         posted_at_assumed, messages, created_at) OVERRIDING SYSTEM VALUE
     SELECT i, i, 1, 'sha256:' || md5(i::text) || md5(i::text), left(words, 40),
         CASE WHEN source > 5 THEN 'zh' ELSE 'en' END, '{{}}', at - interval '9 days', false,
-        jsonb_build_array(jsonb_build_object('text', words)), at
+        jsonb_build_array(jsonb_build_object('id', '1', 'author', 'u_0123456789abcdef', 'role', 'patient',
+            'verified', false, 'posted_at', at, 'media', '[]'::jsonb, 'text', words)), at
     FROM plan CROSS JOIN LATERAL (
         SELECT string_agg(word, '') AS words FROM (
             SELECT CASE WHEN source > 5 THEN chr(19968 + floor(400 * power(random(), 2))::int + 0 * k)
@@ -119,6 +120,9 @@ FILL = (
     ) AS judged
     """,
     """
+    INSERT INTO evidence_indexes VALUES ('{digest}', 'bm25', '[]', 1000)
+    """,
+    """
     INSERT INTO passages SELECT 'sha256:' || repeat(md5(k::text), 2), 'sha256:' || repeat(md5(k::text), 2),
         'demo:' || k, 'demo', 't', '', 'a passage', 'en', NULL, '', '' FROM generate_series(1, 1000) AS k
     """,
@@ -181,6 +185,9 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
         "week": ThreadFilter(week=week),
         "week, stage, reason": ThreadFilter(week=week, stage=("validator",), reason=("contradicted",)),
         "since": ThreadFilter(since=week_bounds(week[0])[0], language=("zh",)),
+        "until": ThreadFilter(until=week_bounds(week[0])[0]),
+        "engine": ThreadFilter(engine=(f"m-{chance.randint(2023, 2026)}",)),
+        "until, outcome": ThreadFilter(until=week_bounds(week[0])[0], outcome=("held",)),
         "English word": ThreadFilter(text=f"w{number}"),
         "English words, source": ThreadFilter(text=f"w{number} w{number + 1}", source=source),
         "Chinese word": ThreadFilter(text=chinese),

@@ -1992,13 +1992,13 @@ CREATE INDEX ix_thread_standings_curation_id ON thread_standings (curation_id);
 
 CREATE INDEX ix_thread_standings_place_changed_at_thread_id ON thread_standings (place, changed_at, thread_id);
 
-CREATE INDEX ix_thread_standings_place_posted_at_thread_id ON thread_standings (place, posted_at, thread_id);
+CREATE INDEX ix_thread_standings_place_posted_at_thread_id ON thread_standings (place, posted_at, thread_id) INCLUDE (changed_at);
 
 CREATE INDEX ix_thread_standings_posted_at_thread_id ON thread_standings (posted_at, thread_id);
 
 CREATE INDEX ix_thread_standings_week_changed_at_thread_id ON thread_standings (week, changed_at, thread_id);
 
-CREATE INDEX ix_thread_standings_week_posted_at_thread_id ON thread_standings (week, posted_at, thread_id);
+CREATE INDEX ix_thread_standings_week_posted_at_thread_id ON thread_standings (week, posted_at, thread_id) INCLUDE (changed_at);
 
 CREATE INDEX ix_thread_standings_words ON thread_standings USING gin (words);
 

@@ -26,10 +26,11 @@ class ThreadStandingRow(Base):
 
     __tablename__ = "thread_standings"
     __table_args__ = (
+        *(Index(None, *group, "changed_at", "thread_id") for group in ((), ("week",), ("place",))),
+        Index(None, "posted_at", "thread_id"),
         *(
-            Index(None, *group, sort, "thread_id")
-            for sort in ("changed_at", "posted_at")
-            for group in ((), ("week",), ("place",))
+            Index(None, group, "posted_at", "thread_id", postgresql_include=["changed_at"])
+            for group in ("week", "place")
         ),
         *(
             Index(f"ix_cases_{'_'.join(names)}", *names, "thread_id", postgresql_where="status <> ''")
