@@ -95,6 +95,8 @@ class Database:
         """Use `connect`."""
         self.engine = engine
         self._sessions = async_sessionmaker(engine, expire_on_commit=False)
+        alone = engine.execution_options(isolation_level="AUTOCOMMIT")  # Of the same pool
+        self._readers = async_sessionmaker(alone, expire_on_commit=False)
 
     @classmethod
     def connect(cls, url: str) -> "Database":
@@ -123,6 +125,16 @@ class Database:
         """
         with translated_errors(self.engine.url):
             async with self._sessions.begin() as session:
+                yield session
+
+    @asynccontextmanager
+    async def read(self) -> AsyncIterator[AsyncSession]:
+        """A session without a transaction, each statement by itself: two round trips fewer, for pages.
+
+        Raises DatabaseUnavailable as `begin` does.
+        """
+        with translated_errors(self.engine.url):
+            async with self._readers() as session:
                 yield session
 
     async def aclose(self) -> None:

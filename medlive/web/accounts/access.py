@@ -80,7 +80,7 @@ async def visitor(request: Request) -> Account | None:
     token = request.session.get(TOKEN)
     if token is None:
         return None
-    async with site_of(request).database.begin() as session:
+    async with site_of(request).database.read() as session:
         account = await find_session(session, token)
     request.state.account = account
     return account

@@ -132,7 +132,7 @@ async def show_table(request: Request, site: SiteOf, account: Viewer, table: str
     """The rows of a table that a filter finds."""
     state = _state(request, table)
     view = TABLES[table]
-    async with site.database.begin() as session:
+    async with site.database.read() as session:
         page, counts = await load_listing(
             session, state.listing, state.where, sort=state.sort, descending=not state.ascending,
             after=state.after, before=state.before,
