@@ -71,7 +71,7 @@ async def threads_per_second(settings: Settings, arguments: argparse.Namespace, 
                 )
                 processes[-1].start()
                 await asyncio.to_thread(here.recv)
-            await asyncio.sleep(3)  # until the endpoint's slots are divided
+            await asyncio.sleep(7)  # until the endpoint's slots are divided
             async with database.begin() as session:
                 await ensure_sources(session, ["sample"], SourceKind.FILE)
                 saved = await save_threads(session, sample_threads(arguments.threads))

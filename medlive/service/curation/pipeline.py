@@ -11,7 +11,7 @@ from medlive.llm.limiter import Limiter, Limiters
 from medlive.service.wiring import Pipeline, Recording, build_pipeline
 
 SETTLE_S = 1.0
-"""Seconds between looks at who else uses an endpoint."""
+"""Seconds between looks at who else uses an endpoint; five times as long while nothing is asked of it."""
 
 
 @asynccontextmanager
@@ -52,7 +52,8 @@ async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncItera
 
 async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:
     while True:
-        await asyncio.sleep(SETTLE_S)
+        states = [limiter.state() for limiter, _ in shares]
+        await asyncio.sleep(SETTLE_S if any(s.under_way or s.waiting for s in states) else 5 * SETTLE_S)
         await _settle(shares)
 
 
