@@ -25,6 +25,8 @@ FIRST = (
     "acceptance/test_harvest_weeks.py",
     "acceptance/test_endpoint_failures.py",
     "acceptance/test_kill_and_resume.py",
+    "integration/test_web_every_page.py",
+    "acceptance/test_backup.py",
     "integration/test_freeze_weeks.py",
     "unit/snapshot/test_verify_mutations.py",
     "acceptance/test_attacks.py",
