@@ -31,7 +31,7 @@ LEVEL = 0.05
 _TEMPLATE = "livemedbench-v1"
 _HEADS = ("States: ", "指出")
 """How the rules engine begins a criterion that an answer meets by saying the rest."""
-_LEAKS = {2: 0.10, 5: 0.15, 8: 0.20, 11: 0.12}
+_LEAKS = {2: 0.20, 5: 0.25, 8: 0.30, 11: 0.22}
 """Candidate → how much likelier it meets a criterion of a case that it has seen."""
 _WORLDS = 100
 

@@ -36,7 +36,11 @@ class Clock:
         with self._connection.transaction():
             self._connection.execute("UPDATE public.simulated_clock SET ahead = %s", [self._ahead])
             if self._connection.execute("SELECT to_regclass('procrastinate_workers')").fetchone() != (None,):
-                self._connection.execute("UPDATE procrastinate_workers SET last_heartbeat = now()")
+                # A worker's own beat may hold its row, and its loop waits for this call.
+                self._connection.execute(
+                    "UPDATE procrastinate_workers SET last_heartbeat = now()"
+                    " WHERE id IN (SELECT id FROM procrastinate_workers FOR UPDATE SKIP LOCKED)"
+                )
 
 
 @contextmanager
