@@ -272,11 +272,15 @@ async def test_a_stage_is_run_again_and_the_decision_before_stays(
         latest = shown()
         numbers = {d["outcome"]: d["number"] for d in latest["decisions"]}
         assert list(numbers) == ["kept", "failed", "held"]
-        usable = [c for c in latest["curation"]["calls"] if c["outcome"] == "ok"]
-        assert {c["task"] for c in usable if c["replayed"]} == {"screener.extract"}
         assert (latest["case"]["status"], latest["decided"]["number"]) == ("ready", numbers["kept"])
         first = shown("--decision", str(numbers["held"]))
         assert (first["curation"]["outcome"], first["curation"]["reason"]) == ("held", "advice_harmful")
+        asked, before = (
+            {c["request_digest"]: c["task"] for c in one["curation"]["calls"] if c["outcome"] == "ok"}
+            for one in (latest, first)
+        )
+        assert {asked[digest] for digest in asked.keys() & before.keys()} == {"screener.extract"}
+        assert {"validator.query", "controller.write", "reader.case", "rubric.write"} <= set(asked.values())
         assert "no decision 77" in instance.here("case", "show", held, "--decision", "77", status=2).err
         instance.here(*command)
 
