@@ -33,7 +33,6 @@ FIRST = (
     "integration/test_duplicates.py",
     "unit/evidence/test_evidence_encoder.py",
     "acceptance/test_eval_run.py",
-    "integration/test_web_every_page.py",
     "browser/test_report_pages.py",
 )
 
