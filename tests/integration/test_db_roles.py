@@ -82,12 +82,11 @@ def test_the_web_reads_everything_and_writes_what_people_do_alone(web_url: str, 
     accounts = {"accounts", "account_sessions", "sign_in_attempts", "saved_views"}
     deleted = refused(web_url, *(f"DELETE FROM {table} WHERE false" for table in tables))
     assert {words.split()[2] for words in deleted} == accounts
-    added = refused(
-        web_url,
-        *(f"INSERT INTO {table} OVERRIDING SYSTEM VALUE SELECT * FROM {table} WHERE false" for table in tables),
-    )
+    with psycopg.connect(database_url.replace("+psycopg", "")) as owner:
+        query = "SELECT name FROM unnest(%s::text[]) AS name WHERE has_table_privilege(%s, name, 'INSERT')"
+        added = {name for (name,) in owner.execute(query, [tables, WEB])}
     # What acts write, by tests/integration/test_web_*.py: nothing of a harvest, a curation or a freeze.
-    assert {words.split()[2] for words in added} == accounts | {
+    assert added == accounts | {
         "downloads", "audit_log", "reviews", "overrules", "withdrawals", "reinstatements", "case_revisions",
         "criteria", "disputes", "studies", "study_items", "study_ratings", "thread_standings", "thread_counts",
         "procrastinate_jobs", "procrastinate_events",
