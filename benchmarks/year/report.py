@@ -1,4 +1,4 @@
-"""The report of the year: a page and its pictures, the same for the same seed."""
+"""The report of the year: a page and its pictures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,7 +20,7 @@ from year.scenario import Week, Year
 
 _HEAD = """# A year in an hour
 
-Written by `make year` (`benchmarks/year`); the same seed writes the same page. It simulates {weeks} weeks of
+Written by `make year` (`benchmarks/year`), by a seed. It simulates {weeks} weeks of
 one instance: the real scheduler, two workers, PostgreSQL, harvests over HTTP, gates, signatures and a folder to
 publish to, on a clock that both the program and its database take for the time. Four communities grow from one
 new thread a week to three; the threads are made of the demo's sentences, and the models are the rules engine
