@@ -9,6 +9,7 @@ from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation.grade import grade, judge_direct
 from medlive.cli.evaluation.meta import meta
 from medlive.cli.evaluation.power import power
+from medlive.cli.evaluation.protocol import app as protocol
 from medlive.cli.evaluation.run import export, import_, run
 from medlive.cli.evaluation.score import contamination, report, score
 
@@ -22,3 +23,4 @@ app.command("all")(all_)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")
+app.add_typer(protocol, name="protocol")

@@ -1,0 +1,275 @@
+"""MEDIC's pairwise comparison: two models' answers to the same case, in both orders, as ratings with intervals.
+
+A model wins a match only where it is preferred in both orders; everything else that was compared is a draw, and a
+comparison without a usable reply is no match (seed 004 §3, appendix A.3.10, A.7.10; docs/method.md §5). An answer
+that is first called equal is a draw already, so its second order is not asked.
+
+Matches are drawn in rounds. `adaptive` asks in each round for the pairs of models whose difference is known worst,
+on cases where the two have met others least; `round-robin` asks for every pair on every case.
+"""
+
+import random
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
+from functools import lru_cache
+from itertools import combinations
+from typing import Annotated, ClassVar, Final, Literal, NamedTuple
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from medlive.errors import UsageError
+from medlive.evaluation.grading.verdict import Reasoning
+from medlive.evaluation.model import Answer, EvaluationCase
+from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Question, Results, Table
+from medlive.statistics.bradley_terry import Match, elo, points, ratings, uncertainty
+
+TASK: Final = "protocol.pairwise"
+CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
+Side = Literal["first", "second", "equal"]
+
+
+class PairReply(BaseModel):
+    """`protocol.pairwise`: which of two answers is better, by criterion and all in all.
+
+    Inputs: language, question, first, second.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    reasoning: Reasoning
+    relevance: Side
+    completeness: Side
+    safety: Side
+    ethics: Side
+    clarity: Side
+    better: Side
+
+
+def check_pair(reply: PairReply) -> str | None:
+    """What is wrong with a reply: a preference that every criterion speaks against."""
+    sides = {getattr(reply, name) for name in CRITERIA}
+    if reply.better != "equal" and reply.better not in sides and sides != {"equal"}:
+        return f"better is {reply.better!r}, and no criterion is"
+    return None
+
+
+class Schedule(StrEnum):
+    """Which matches are asked for."""
+
+    ADAPTIVE = "adaptive"
+    ROUND_ROBIN = "round-robin"
+
+
+class Pair(NamedTuple):
+    """A match that can be asked for: places of two models, and of a case."""
+
+    first: int
+    second: int
+    case: int
+
+
+class Pairwise(Protocol):
+    """See the module."""
+
+    name: ClassVar[str] = "pairwise"
+    about: ClassVar[str] = "two models' answers side by side: Elo ratings (MEDIC)"
+    figure: ClassVar[str] = "Elo, mean 1000"
+
+    schedule: Annotated[Schedule, Field(description="adaptive, or round-robin: every pair on every case")] = (
+        Schedule.ADAPTIVE
+    )
+    matches: Annotated[int | None, Field(ge=1, description="matches at most; none: half of a round-robin")] = None
+    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
+    seed: Annotated[int, Field(ge=0, description="where draws, orders and cases begin")] = 0
+
+    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+        """The questions of all matches that are scheduled so far."""
+        hall = _Hall(material, self.seed)
+        for pair in self._scheduled(hall, found):
+            yield from hall.questions(pair, found)
+
+    def _scheduled(self, hall: "_Hall", found: Findings) -> Iterable[Pair]:
+        """The matches of every round that is played, and of the next."""
+        if self.schedule is Schedule.ROUND_ROBIN:
+            return hall.pairs[: self.matches]
+        most = min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2))
+        chosen: dict[Pair, None] = dict.fromkeys(hall.opening()[:most])
+        won = np.zeros((hall.models, hall.models))
+        played = 0
+        while True:
+            fresh = list(chosen)[played:]
+            for pair in fresh:
+                if (score := hall.score(pair, found)) is not None:
+                    won[pair.first, pair.second] += score
+                    won[pair.second, pair.first] += 1 - score
+            if len(chosen) >= most or not all(hall.tried(pair, found) for pair in fresh):
+                return chosen
+            played = len(chosen)
+            following = hall.following(won, chosen)[: most - played]
+            if not following:
+                return chosen
+            chosen |= dict.fromkeys(following)
+
+    def results(self, material: Material, found: Findings) -> Results:
+        """Ratings, what each model took from each, criteria, and what the order did."""
+        hall = _Hall(material, self.seed)
+        played = {pair: score for pair in hall.pairs if (score := hall.score(pair, found)) is not None}
+        matches = [Match(pair.first, pair.second, score, pair.case) for pair, score in played.items()]
+        rated = ratings(matches, hall.models, draws=self.draws, seed=self.seed)
+        won = points(matches, hall.models)
+        games = won + won.T
+        rows: list[list[Cell]] = [
+            [name, *((rating.elo, rating.low, rating.high) if rating else (None, None, None)),
+             int(games[place].sum()), float(won[place].sum() / games[place].sum()) if rating else None]
+            for place, (name, rating) in enumerate(zip(hall.names, rated, strict=True))
+        ]  # fmt: skip
+        rows.sort(key=lambda row: -float(row[1]) if isinstance(row[1], float) else np.inf)
+        titles = ("model", "Elo", "low", "high", "matches", "share of points")
+        note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
+        tables = [Table("Ratings", titles, rows, note), _between(hall.names, won), *_criteria(hall, found, played)]
+        figures = {name: rating.elo if rating else None for name, rating in zip(hall.names, rated, strict=True)}
+        return Results(tables, figures, hall.order_notes(found, played))
+
+
+class _Hall:
+    """The answers that can meet, and what was found of their meetings."""
+
+    def __init__(self, material: Material, seed: int) -> None:
+        self._seed = seed
+        self.names = [run.label for run in material.runs]
+        self.models = len(self.names)
+        if self.models < 2:
+            raise UsageError("a comparison takes the runs of two models or more")
+        answered = [{c.case_id: (c, a) for c, a in material.answered(run)} for run in material.runs]
+        cases = list(dict.fromkeys(case_id for one in answered for case_id in one))
+        self._answers = answered
+        self._cases = cases
+        places = combinations(range(self.models), 2)
+        open_ = [
+            Pair(*ab, c) for ab in places for c, cid in enumerate(cases) if all(cid in answered[x] for x in ab)
+        ]
+        # Cases in an order drawn by lot for each pair of models: a part of them is a sample.
+        order = {pair: random.Random(f"{seed} {cases[pair.case]} {pair[:2]}").random() for pair in open_}
+        self.pairs = sorted(open_, key=order.__getitem__)
+
+    def opening(self) -> list[Pair]:
+        """Two matches for each pair of models."""
+        found: dict[tuple[int, int], list[Pair]] = {}
+        for pair in self.pairs:
+            found.setdefault(pair[:2], []).append(pair)
+        return [pair for pairs in found.values() for pair in pairs[:2]]
+
+    def following(
+        self, won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", chosen: Mapping[Pair, None]
+    ) -> list[Pair]:
+        """The next round: for the quarter of the pairs of models about which a match would tell most, the case
+        where these two have met others least."""
+        theta = (elo(won) - 1000) * np.log(10) / 400
+        share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
+        telling = uncertainty(won) ** 2 * share * (1 - share)
+        used = np.zeros((self.models, len(self._cases)))
+        for pair in chosen:
+            used[[pair.first, pair.second], pair.case] += 1
+        open_: dict[tuple[int, int], list[Pair]] = {}
+        for pair in self.pairs:
+            if pair not in chosen:
+                open_.setdefault(pair[:2], []).append(pair)
+        ranked = sorted(open_, key=lambda ab: -telling[ab])
+        return [
+            min(open_[ab], key=lambda p: used[p.first, p.case] + used[p.second, p.case])
+            for ab in ranked[: max(1, len(ranked) // 4)]
+        ]
+
+    def _asked(self, pair: Pair) -> tuple[Question, Question]:
+        """A match's questions in both orders, the one drawn by lot first."""
+        case, first = self._answers[pair.first][self._cases[pair.case]]
+        second = self._answers[pair.second][self._cases[pair.case]][1]
+        one, other = _question(case, first, second), _question(case, second, first)
+        return (one, other) if self._straight(pair) else (other, one)
+
+    def _straight(self, pair: Pair) -> bool:
+        return random.Random(f"order {self._seed} {self._cases[pair.case]} {pair[:2]}").random() < 0.5
+
+    def questions(self, pair: Pair, found: Findings) -> Iterator[Question]:
+        """The first order, and the second where the first named a winner."""
+        one, other = self._asked(pair)
+        yield one
+        reply = found.get(one, PairReply)
+        if reply is not None and reply.better != "equal":
+            yield other
+
+    def tried(self, pair: Pair, found: Findings) -> bool:
+        """Whether every question of a match was asked, usable or not."""
+        return all(found.find(question) is not None for question in self.questions(pair, found))
+
+    def replies(self, pair: Pair, found: Findings) -> list[tuple[PairReply, bool]]:
+        """The usable replies, and whether the pair's first model stood first."""
+        straight = self._straight(pair)
+        both = zip(self._asked(pair), (straight, not straight), strict=True)
+        return [(reply, stood) for q, stood in both if (reply := found.get(q, PairReply)) is not None]
+
+    def score(self, pair: Pair, found: Findings, criterion: str = "better") -> float | None:
+        """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
+        sides = [(getattr(reply, criterion), stood) for reply, stood in self.replies(pair, found)]
+        replies = self.replies(pair, found)
+        if not replies or (len(replies) == 1 and replies[0][0].better != "equal"):
+            return None
+        preferred = {side if side == "equal" else (side == "first") is stood for side, stood in sides}
+        return {True: 1.0, False: 0.0}.get(next(iter(preferred)), 0.5) if len(preferred) == 1 else 0.5
+
+    def order_notes(self, found: Findings, played: Iterable[Pair]) -> list[str]:
+        """How often place decided instead of content."""
+        both = [self.replies(pair, found) for pair in played]
+        turned = [replies for replies in both if len(replies) == 2]
+        by_place = sum(a.better == b.better != "equal" for (a, _), (b, _) in turned)
+        if not turned:
+            return []
+        return [f"in {by_place} of {len(turned)} matches asked in both orders, place decided: one side won twice"]
+
+
+@lru_cache(maxsize=100_000)
+def _made(language: str, question: str, first: str, second: str, case_id: str) -> Question:
+    inputs = {"language": language, "question": question, "first": first, "second": second}
+    return Question(
+        case_id=case_id, part="comparison", task=TASK, inputs=inputs, reply=PairReply, check=check_pair
+    )
+
+
+def _question(case: EvaluationCase, first: Answer, second: Answer) -> Question:
+    """One order; kept, since every round looks at it again."""
+    return _made(case.language, case.question, first.response, second.response, case.case_id)
+
+
+def _between(names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Table:
+    games = won + won.T
+    rows: list[list[Cell]] = [
+        [name, *(float(won[a, b] / games[a, b]) if games[a, b] else None for b in range(len(names)))]
+        for a, name in enumerate(names)
+    ]
+    note = "The share of the points that the row's model took from the column's; NA: they did not meet."
+    return Table("Against one another", ["model", *names], rows, note)
+
+
+def _criteria(hall: _Hall, found: Findings, played: Iterable[Pair]) -> Iterator[Table]:
+    """Each model's share of the points by criterion."""
+    pairs = list(played)
+    taken = {}
+    for criterion in CRITERIA:
+        matches = [
+            Match(p.first, p.second, score, p.case)
+            for p in pairs
+            if (score := hall.score(p, found, criterion)) is not None
+        ]
+        taken[criterion] = points(matches, hall.models)
+    rows: list[list[Cell]] = [
+        [name, *(_share(taken[criterion], place) for criterion in CRITERIA)]
+        for place, name in enumerate(hall.names)
+    ]
+    note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
+    yield Table("By criterion", ["model", *CRITERIA], rows, note)
+
+
+def _share(won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int) -> float | None:
+    games = float(won[place].sum() + won[:, place].sum())
+    return float(won[place].sum()) / games if games else None

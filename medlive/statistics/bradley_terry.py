@@ -1,0 +1,119 @@
+"""Strengths of models from matches between them: Bradley and Terry's model, on Elo's scale, with intervals.
+
+P(a beats b) = s_a / (s_a + s_b); a draw is half a win for each. An Elo of 1000 + 400 log10(s / geometric mean) is
+the same strength: 400 points are odds of 10 to 1 (Elo 1978; MEDIC, seed 004 §3, appendix A.3.10).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from medlive.statistics.bootstrap import Floats, interval, weight_chunks
+
+CENTRE: Final = 1000.0
+A_DECADE: Final = 400.0
+PRIOR: Final = 0.1
+"""Draws that every pair is given beforehand: a model that won or lost every match stays finite."""
+_STEPS: Final = 10_000
+_CLOSE: Final = 1e-10
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """One match; places of models count from 0."""
+
+    first: int
+    second: int
+    score: float
+    """1: the first won, 0: the second, 0.5: a draw."""
+    cluster: int
+    """What was asked: matches of one cluster are drawn together."""
+
+
+def points(matches: Sequence[Match], models: int) -> Floats:
+    """(models x models): the points that each row's model took from each column's."""
+    won = np.zeros((models, models))
+    for match in matches:
+        won[match.first, match.second] += match.score
+        won[match.second, match.first] += 1 - match.score
+    return won
+
+
+def elo(won: Floats, prior: float = PRIOR) -> Floats:
+    """Elo ratings of models by their points against one another, with a mean of 1000.
+
+    `won` is (models x models), or (draws x models x models); the same without one dimension comes back. Newton's
+    method on the logarithms of the strengths.
+    """
+    won = np.asarray(won, dtype=np.float64)
+    models = won.shape[-1]
+    won = won + prior / 2 * (1 - np.eye(models))
+    played = won + np.swapaxes(won, -1, -2)
+    taken = won.sum(axis=-1)
+    theta = np.zeros(won.shape[:-1])
+    for _ in range(_STEPS):
+        expected = played / (1 + np.exp(theta[..., None, :] - theta[..., :, None]))
+        gap = taken - expected.sum(axis=-1)
+        share = expected / np.where(played > 0, played, 1)
+        information = played * share * (1 - share)
+        hessian = -information
+        hessian[..., range(models), range(models)] = information.sum(axis=-1)
+        # The sum of all strengths is free: pinned at nothing.
+        step = np.linalg.solve(hessian + 1.0 / models, gap[..., None])[..., 0]
+        theta = theta + np.clip(step, -2, 2)
+        if np.abs(step).max(initial=0.0) < _CLOSE:
+            break
+    theta = theta - theta.mean(axis=-1, keepdims=True)
+    return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
+
+
+def drawn_elo(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0) -> Floats:
+    """(draws x models): the ratings in each draw of whole clusters, with replacement."""
+    names = {cluster: place for place, cluster in enumerate(dict.fromkeys(m.cluster for m in matches))}
+    by_cluster = np.zeros((len(names), models, models))
+    for match in matches:
+        by_cluster[names[match.cluster], match.first, match.second] += match.score
+        by_cluster[names[match.cluster], match.second, match.first] += 1 - match.score
+    flat = by_cluster.reshape(len(names), -1)
+    won = np.concatenate([weights @ flat for weights in weight_chunks(len(names), draws, seed)])
+    return elo(won.reshape(-1, models, models))
+
+
+@dataclass(frozen=True, slots=True)
+class Rating:
+    """A model's rating and its 95 % interval."""
+
+    elo: float
+    low: float | None
+    high: float | None
+    """None with fewer than two clusters."""
+
+
+def ratings(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0) -> list[Rating | None]:
+    """Each model's rating, in order; None for a model without a match."""
+    values, played = elo(points(matches, models)), {m.first for m in matches} | {m.second for m in matches}
+    several = len({m.cluster for m in matches}) > 1
+    drawn = drawn_elo(matches, models, draws=draws, seed=seed) if several else np.full((0, models), np.nan)
+    bounds = [interval(drawn[:, place]) or (None, None) for place in range(models)]
+    return [Rating(float(values[place]), *bounds[place]) if place in played else None for place in range(models)]
+
+
+def uncertainty(won: Floats) -> NDArray[np.float64]:
+    """(models x models): the standard error of each pair's difference, in Elo points; infinite on the diagonal.
+
+    The inverse of the information that the matches so far hold, at the ratings they give.
+    """
+    models = len(won)
+    theta = (elo(won) - CENTRE) * np.log(10) / A_DECADE
+    played = won + won.T + PRIOR * (1 - np.eye(models))
+    share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
+    information = played * share * (1 - share)
+    laplacian = np.diag(information.sum(axis=1)) - information
+    covariance = np.linalg.inv(laplacian + 1.0 / models)
+    spread = np.diag(covariance)[:, None] + np.diag(covariance)[None, :] - 2 * covariance
+    error = np.sqrt(np.maximum(spread, 0)) * A_DECADE / np.log(10)
+    np.fill_diagonal(error, np.inf)
+    return np.asarray(error)

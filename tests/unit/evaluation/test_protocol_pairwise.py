@@ -1,0 +1,153 @@
+"""Comparison in pairs: who wins, what a draw is, what is no match, and a run that goes on where it stopped."""
+
+import asyncio
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.errors import UsageError
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.protocols.model import Material, Results
+from medlive.evaluation.protocols.pairwise import PairReply, Pairwise, Schedule, check_pair
+from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.llm.budget import Budget
+from medlive.llm.engine import EngineIdentity, Request
+from tests.support.bad_endpoint import bad_endpoint, completion, sends
+from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
+
+WHO = EngineIdentity("openai", "judge-1", {"temperature": 0})
+
+
+def prefers(better: str, **criteria: str) -> str:
+    sides = dict.fromkeys(("relevance", "completeness", "safety", "ethics", "clarity"), better)
+    return json.dumps({"reasoning": "Why."} | sides | criteria | {"better": better})
+
+
+def by_skill(request: Request) -> str:
+    """A judge that finds the word with the higher number in the answers better, whatever the order."""
+    skills = [int(str(request.inputs[side]).rpartition(" ")[2]) for side in ("first", "second")]
+    return prefers("equal" if skills[0] == skills[1] else "first" if skills[0] > skills[1] else "second")
+
+
+async def material(folder: Path, models: int, cases: int = 12) -> Material:
+    """Model m's answers end in its number."""
+    paths = []
+    for place in range(models):
+        said = Model(lambda prompt, place=place: reply(f"Rest. Skill {place}", model=f"m{place}"))  # type: ignore[misc]
+        await run_model(make_cases(cases), said, folder / f"r{place}", use=ModelUse(f"m{place}"), created_at=AT)
+        paths.append(folder / f"r{place}")
+    return Material(tuple(load_graded(path) for path in paths))
+
+
+async def play(protocol: Pairwise, stuff: Material, out: Path, judge: Judge, **how: Any) -> Results:
+    await run_protocol(protocol, stuff, out, judge, **how)
+    return protocol.results(stuff, read_findings(protocol, out, judge.identity)[0])
+
+
+ALL = Pairwise(schedule=Schedule.ROUND_ROBIN, draws=100)
+
+
+async def test_the_better_model_wins_whatever_the_order(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 3)
+    judge = Judge(by_skill)
+    found = await play(ALL, stuff, tmp_path, judge)
+    assert len(judge.requests) == 3 * 12 * 2
+    assert [row[0] for row in found.tables[0].rows] == ["m2", "m1", "m0"]
+    between = {row[0]: row[1:] for row in found.tables[1].rows}
+    assert between == {"m0": [None, 0, 0], "m1": [1, None, 0], "m2": [1, 1, None]}
+    assert found.notes == ["in 0 of 36 matches asked in both orders, place decided: one side won twice"]
+
+
+async def test_who_always_takes_the_first_gives_draws_alone(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 2)
+    found = await play(ALL, stuff, tmp_path, Judge(lambda _: prefers("first")))
+    assert found.figures == {"m0": pytest.approx(1000), "m1": pytest.approx(1000)}
+    assert found.notes[0].startswith("in 12 of 12 matches")
+
+
+async def test_what_is_equal_at_once_is_asked_once(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 2)
+    judge = Judge(lambda _: prefers("equal"))
+    found = await play(ALL, stuff, tmp_path, judge)
+    assert len(judge.requests) == 12
+    assert found.tables[0].rows[0][4:] == [12, 0.5]
+
+
+async def test_a_failed_comparison_is_no_draw_and_is_asked_again(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 2)
+    rng = random.Random(2)
+    odd = Judge(lambda request: "Both are fine." if rng.random() < 0.4 else by_skill(request))
+    done = await run_protocol(ALL, stuff, tmp_path, odd, max_retries=0)
+    assert done.settled < done.questions
+    assert done.reasons
+    found = ALL.results(stuff, read_findings(ALL, tmp_path, WHO)[0])
+    assert found.tables[1].rows[1][1] == 1.0  # of those that were compared
+    assert int(found.tables[0].rows[0][4] or 0) < 12
+    judge = Judge(by_skill)
+    found = await play(ALL, stuff, tmp_path, judge)
+    assert found.tables[0].rows[0][4] == 12
+    assert len(odd.requests) + len(judge.requests) > 24
+    assert all(request.round for request in judge.requests if "Both" in str(request.repair)) or judge.requests
+
+
+async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 4)
+    judge = Judge(by_skill)
+    adaptive = Pairwise(matches=40, draws=50)
+    plan = plan_protocol(adaptive, stuff, tmp_path, WHO)
+    assert plan.calls == 12  # two matches of each pair of models, one order
+    done = await run_protocol(adaptive, stuff, tmp_path, judge, budget=Budget(max_calls=30))
+    assert done.stopped
+    await run_protocol(adaptive, stuff, tmp_path, judge)
+    asked = [request.digest(WHO) for request in judge.requests]
+    assert len(asked) == len(set(asked)) == 80
+    again = await run_protocol(adaptive, stuff, tmp_path, judge)
+    assert (again.calls, again.questions, again.settled) == (0, 80, 80)
+
+
+def test_a_preference_that_every_criterion_denies_is_unusable() -> None:
+    sides = dict.fromkeys(("relevance", "completeness", "safety", "ethics", "clarity"), "equal")
+    assert check_pair(PairReply.model_validate({"reasoning": "", **sides, "better": "first"})) is None
+    sides["safety"] = "second"
+    denied = PairReply.model_validate({"reasoning": "", **sides, "better": "first"})
+    assert check_pair(denied) == "better is 'first', and no criterion is"
+
+
+async def test_one_model_cannot_be_compared(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 1)
+    with pytest.raises(UsageError, match="two models or more"):
+        await run_protocol(ALL, stuff, tmp_path, Judge(by_skill))
+
+
+async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    await material(tmp_path, 2)
+    monkeypatch.setenv("OPENAI_API_KEY", "k")
+    base = ["eval", "protocol", "run", "pairwise", str(tmp_path / "r0"), str(tmp_path / "r1")]
+    async with bad_endpoint(choose=lambda _: sends(completion(prefers("equal")))) as endpoint:
+        base += [
+            "--grader",
+            "model-as-served",
+            "--base-url",
+            endpoint.url,
+            "--out",
+            str(tmp_path / "out"),
+            "--json",
+        ]
+        planned = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--dry-run"])
+        done = await asyncio.to_thread(
+            CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=round-robin"]
+        )
+    assert planned.exit_code == 0, planned.output
+    assert done.exit_code == 0, done.output
+    value = json.loads(done.stdout)
+    assert value["questions"] == {"asked": 12, "answered": 12, "ungraded": {}}
+    assert value["tables"][0]["rows"][0][4] == 12
+    wrong = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=knockout"])
+    assert "schedule: Input should be" in str(wrong.exception)
