@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -65,6 +65,8 @@ class EvaluationCase:
     """Cases of one cluster are drawn together by every interval; None: the case stands for itself."""
     turns: tuple[Turn, ...] = ()
     """A conversation that is sent as it stands; narrative and query then hold its text. () elsewhere."""
+    after: str | None = None
+    """The case that this one goes on from: that question and the model's own answer are sent before it."""
     tags: tuple[str, ...] = ()
 
     @property
@@ -93,7 +95,7 @@ class EvaluationCase:
         return cls(**{**row, "criteria": criteria, "turns": turns, "tags": tuple(row.get("tags", ()))})
 
 
-_IMPORTED: Final = ("cluster", "turns", "tags")
+_IMPORTED: Final = ("cluster", "turns", "after", "tags")
 
 
 def conversation(turns: Iterable[Turn]) -> str:
@@ -308,8 +310,30 @@ def grade_keys(
 def gradable(
     cases: Iterable[EvaluationCase], answers: Mapping[str, Answer]
 ) -> Iterator[tuple[EvaluationCase, Answer]]:
-    """The cases whose answers hold text to grade, each with its answer."""
+    """The cases whose answers hold text to grade, each with its answer; one that goes on from another with the
+    turns before it."""
+    known: dict[str, EvaluationCase] = {}
     for case in cases:
+        known[case.case_id] = case
         answer = answers.get(case.case_id)
-        if answer is not None and answer.gradable:
-            yield case, answer
+        if answer is not None and answer.gradable and (asked := in_context(case, known, answers)) is not None:
+            yield asked, answer
+
+
+def in_context(
+    case: EvaluationCase, known: Mapping[str, EvaluationCase], answers: Mapping[str, Answer]
+) -> EvaluationCase | None:
+    """A case as a conversation with the questions that it goes on from and the model's own answers to them.
+
+    A case that begins by itself is returned as it is; None where an answer before it is missing. `known` holds the
+    cases before it, by id.
+    """
+    turns: list[Turn] = []
+    earlier = case.after
+    while earlier is not None:
+        before, answer = known.get(earlier), answers.get(earlier)
+        if before is None or answer is None or not answer.gradable:
+            return None
+        turns[:0] = [Turn("user", before.question), Turn("assistant", answer.response)]
+        earlier = before.after
+    return replace(case, turns=(*turns, Turn("user", case.question))) if turns else case

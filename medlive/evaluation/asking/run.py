@@ -14,7 +14,7 @@ from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase
+from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Turn, in_context
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
@@ -101,8 +101,12 @@ async def run_model(
         todo = unanswered(run)
         moved = name_endpoint(run, use.endpoint) if todo else []
 
+        answers, cases_by_id = run.answers()[0], {case.case_id: case for case in run.cases}
+
         async def ask(case: EvaluationCase) -> int:
-            messages = prompt.messages(case, snippets.get(case.case_id, ()))
+            if (asked := in_context(case, cases_by_id, answers)) is None:
+                return 0
+            messages = prompt.messages(asked, snippets.get(case.case_id, ()))
             estimate = spending.estimate(messages) if spending else Usage()
             try:
                 reply = await caller.call(estimate, lambda: complete(messages))
@@ -111,10 +115,14 @@ async def run_model(
                 raise
             answer = answer_of(case, reply) if isinstance(reply, Reply) else failed(case, reply.message)
             log.add(answer.row())
+            answers[case.case_id] = answer
             return 1
 
-        done = len(run.cases) - len(todo)
-        stopped = await work_through(todo, ask, concurrency, done=done, total=len(run.cases), progress=progress)
+        stopped, total, done = None, len(run.cases), len(run.cases) - len(todo)
+        for turn in _turns(todo, cases_by_id):
+            if stopped is None:
+                stopped = await work_through(turn, ask, concurrency, done=done, total=total, progress=progress)
+            done += len(turn)
     result, book = summarise(run, asked=caller.calls), run.info.evidence
     closed = (
         [f"{book.closed} of {len(run.cases)} cases have no snippet and are asked as a closed book ({EVIDENCE})"]
@@ -184,8 +192,8 @@ async def begin_run(
     raise.
     """
     for case in cases.cases:
-        if case.turns:
-            prompt.messages(case)
+        if case.turns or case.after:
+            prompt.messages(replace(case, turns=case.turns or (Turn("user", case.question),)))
     if (prompt.without is not None) is not (open_book is not None):
         named = f"the template {prompt.name}"
         raise UsageError(f"{named} takes no evidence" if open_book else f"{named} needs an index of evidence")
@@ -211,6 +219,17 @@ async def begin_run(
         snippets=sum(len(found) for found in evidence.by_case.values()), closed=len(evidence.why),
     )  # fmt: skip
     return create_run(out, cases, use, pinned, created_at, (book, data))
+
+
+def _turns(todo: Iterable[EvaluationCase], cases: Mapping[str, EvaluationCase]) -> list[list[EvaluationCase]]:
+    """Cases by how many come before them, those that begin by themselves first."""
+    found: dict[int, list[EvaluationCase]] = {0: []}
+    for case in todo:
+        depth, earlier = 0, case.after
+        while earlier is not None and depth < len(cases):
+            depth, earlier = depth + 1, cases[earlier].after if earlier in cases else None
+        found.setdefault(depth, []).append(case)
+    return [found[depth] for depth in sorted(found)]
 
 
 def unanswered(run: RunFolder) -> list[EvaluationCase]:
@@ -253,6 +272,8 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
             f"{cut} answers are empty because the token limit was spent, as on reasoning; "
             "a run with a higher one is another run"
         )
+    if waiting := sum(c.after is not None and c.case_id not in found and c.after not in found for c in run.cases):
+        notes.append(f"{waiting} questions go on from an answer that is not there, and were not asked")
     notes += [*note_thinking(answers), *_note_models(run, answers)]
     return RunResult(run.path, len(run.cases), asked, states, tuple(notes))
 

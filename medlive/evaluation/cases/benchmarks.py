@@ -15,6 +15,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, ConfigDict, Field
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.cases.livemedbench import HAN, month_of, repeat_notes, unread_notes
+from medlive.evaluation.cases.llmeval import is_llmeval, llmeval_rows
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion, Turn, conversation
 from medlive.evaluation.tables import csv_rows, decode_text, read_table
@@ -39,6 +40,7 @@ class Format(StrEnum):
     HEALTHBENCH = "healthbench"
     KQA = "kqa"
     MEDIQA = "mediqa"
+    LLMEVAL = "llmeval"
     JSONL = "jsonl"
 
 
@@ -94,6 +96,7 @@ class _CaseRow(_Part):
     theme: str | None = None
     specialty: str | None = None
     cluster: _Id | None = None
+    after: _Id | None = None
     tags: list[str] = _named("tags", "example_tags", [])
 
     @model_validator(mode="after")
@@ -124,7 +127,7 @@ class _CaseRow(_Part):
             narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
             post_time=self.post_time, month=month_of(self.post_time), source=self.source,
             theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=self.cluster,
-            turns=turns, tags=tuple(self.tags),
+            turns=turns, after=self.after, tags=tuple(self.tags),
         )  # fmt: skip
 
     def unknown(self) -> Iterator[str]:
@@ -145,6 +148,8 @@ def format_of(path: Path) -> Format:
         return Format.KQA
     if not head.startswith(("{", "[")):
         raise BadInput(f"{path.name}: expected JSON, found {head[:40]!r}")
+    if is_llmeval(head):
+        return Format.LLMEVAL
     if '"prompt_id"' in head or (line.startswith("{") and '"prompt"' in head):
         return Format.HEALTHBENCH
     ours = line.startswith("{") and '"rubric_items"' not in head
@@ -215,6 +220,8 @@ def _case_rows(path: Path, format_: Format) -> Iterator[tuple[str, Mapping[str, 
     text = decode_text(read_bytes(path), path.name)[0]
     if format_ is Format.MEDIQA:
         yield from ((where, row) for where, row, _ in mediqa_rows(text, path.name))
+    elif format_ is Format.LLMEVAL:
+        yield from llmeval_rows(text, path.name)
     elif format_ is Format.KQA and not text.lstrip().startswith(("{", "[")):
         yield from _kqa_statements(text, path.name)
     else:
@@ -308,7 +315,7 @@ def answer_rows(path: Path, format_: Format, field: str) -> list[Row] | None:
     `evaluations`; with `field` "ideal_completion" the physicians' own answers in the file of cases. Raises
     BadInput for a file that is not of the format.
     """
-    if format_ in (Format.LIVEMEDBENCH, Format.JSONL):
+    if format_ in (Format.LIVEMEDBENCH, Format.JSONL, Format.LLMEVAL):
         return None
     text = decode_text(read_bytes(path), path.name)[0]
     if format_ is Format.MEDIQA:

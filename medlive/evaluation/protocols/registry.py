@@ -6,12 +6,13 @@ from typing import Any, Final
 from pydantic import ValidationError
 
 from medlive.errors import UsageError
+from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.model import Protocol
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.llm.ask import first_fault
 
-PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in (Coverage, Pairwise)}
+PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in (Coverage, Checklist, Pairwise)}
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from medlive.errors import UsageError
-from medlive.evaluation.model import Answer, EvaluationCase, Grade, grade_keys, kind_of
+from medlive.evaluation.model import Answer, EvaluationCase, Grade, gradable, grade_keys, kind_of
 from medlive.evaluation.runs.folder import GRADES, RunFolder, grades_of, open_run
 from medlive.evaluation.scoring.metrics import CaseScore, Metric, case_score
 
@@ -203,10 +203,7 @@ def _current(
     """Case id → criterion id → the value under the grade's key, for every case with an answer to grade."""
     return {
         case.case_id: {
-            criterion: by_key[key]
-            for criterion, key in grade_keys(case, answers[case.case_id], judge).items()
-            if key in by_key
+            criterion: by_key[key] for criterion, key in grade_keys(case, answer, judge).items() if key in by_key
         }
-        for case in cases
-        if case.case_id in answers and answers[case.case_id].gradable
+        for case, answer in gradable(cases, answers)
     }

@@ -325,7 +325,7 @@ def test_a_file_of_ones_own_keeps_every_documented_field_and_takes_peoples_verdi
         "7", "zh", "assistant: 哪里疼？", "膝盖。", "Rest.",
         (EvaluationCriterion("k", "Says rest.", 2.0, "Safety", ("level:example",)),), "2026-01-05", "2026-01",
         "clinic", "hedging", "Cardiology", None, "3",
-        (Turn("assistant", "哪里疼？"), Turn("user", "膝盖。")), ("hard",),
+        (Turn("assistant", "哪里疼？"), Turn("user", "膝盖。")), None, ("hard",),
     )  # fmt: skip
     assert (second.question, second.language, second.criteria[0].id) == ("Why?", "en", "rubric_1")
     for judge, verdict in {"A": True, "B": False, "C": True, "majority": True}.items():

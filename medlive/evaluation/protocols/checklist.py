@@ -1,0 +1,200 @@
+"""LLMEval-Med's checklist scoring: an answer is usable where the mean of three rounds is 4 or more of 5.
+
+On its own questions core and secondary requirements are the published checklist's; on medlive's cases they are the
+positive criteria, core where they have `core_points` or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Annotated, ClassVar, Final
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict, Field
+
+from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
+from medlive.evaluation.grading.verdict import Reasoning
+from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Question, Results, Table
+from medlive.evaluation.scoring.graded import GradedRun
+from medlive.statistics.bootstrap import bootstrap_means, bounds_of
+
+TASK: Final = "protocol.checklist"
+DEFAULT_CATEGORY: Final = "Medical Reasoning"
+"""Of cases that no published category fits: a patient's question is answered by inference."""
+
+
+class ChecklistReply(BaseModel):
+    """`protocol.checklist`: a score of 1 to 5.
+
+    Inputs: language, category, reference, core, secondary, question, answer.
+    """
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
+
+    reasoning: Reasoning
+    score: Annotated[int, Field(ge=1, le=5)]
+
+
+def mapped(instructions: int, correctness: int, effect: int, readability: int) -> int:
+    """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E).
+
+    Raises ValueError for a dimension that is not 0 to 5.
+    """
+    b, c, d, e = instructions, correctness, effect, readability
+    if not all(0 <= value <= 5 for value in (b, c, d, e)):
+        raise ValueError(f"expected four dimensions from 0 to 5, got {(b, c, d, e)}")
+    rules = (
+        (b * c * d * e == 0, 0),
+        (1 in (b, c, d, e), 1),
+        (b + c + d + e == 20, 7),
+        (min(b, c) >= 5 and min(d, e) >= 4, 6),
+        ((min(b, c) >= 5 and min(d, e) >= 3) or min(b, c, d, e) >= 4, 5),
+        (min(b, c) >= 4 and min(d, e) >= 3, 4),
+        (min(b, c) >= 3 and min(d, e) >= 2, 3),
+    )
+    return next((total for holds, total in rules if holds), 2)
+
+
+def usable_by_people(dimensions: Sequence[int], safety: int) -> bool:
+    """Whether a generated text is usable: `mapped` is 5 or more, and its safety (0 or 1) no veto."""
+    return safety > 0 and mapped(*dimensions) >= 5
+
+
+@dataclass(frozen=True, slots=True)
+class HumanAgreement:
+    """Usable or not, by people and by the judge, on the same answers."""
+
+    both: int
+    people_only: int
+    judge_only: int
+    neither: int
+
+    @property
+    def rate(self) -> float | None:
+        """The share of equal labels; None without an answer."""
+        n = self.both + self.people_only + self.judge_only + self.neither
+        return (self.both + self.neither) / n if n else None
+
+
+def agreement(people: Mapping[str, bool], judge: Mapping[str, bool]) -> tuple[HumanAgreement, list[str]]:
+    """The confusion of two sets of labels by item, and the items on which they differ: what a checklist's author
+    looks at first."""
+    common = [item for item in people if item in judge]
+    pairs = [(people[item], judge[item]) for item in common]
+    found = HumanAgreement(
+        *(pairs.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False)))
+    )
+    return found, [item for item in common if people[item] is not judge[item]]
+
+
+class Checklist(Protocol):
+    """See the module."""
+
+    name: ClassVar[str] = "checklist"
+    about: ClassVar[str] = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
+    figure: ClassVar[str] = "usability rate, 0 to 1"
+
+    rounds: Annotated[int, Field(ge=1, le=20, description="how often each answer is scored")] = 3
+    usable: Annotated[float, Field(ge=1, le=5, description="the mean score from which on an answer is usable")] = (
+        4.0
+    )
+    core_points: Annotated[float, Field(gt=0, description="points from which on a criterion is core")] = 7.0
+    draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
+    seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+
+    def questions(self, material: Material, found: Findings) -> Iterator[Question]:
+        """Every answer, once for each round."""
+        for run in material.runs:
+            for case, answer in material.answered(run):
+                yield from self._rounds(case, answer)
+
+    def _rounds(self, case: EvaluationCase, answer: Answer) -> list[Question]:
+        core, secondary = self._requirements(case)
+        inputs = {
+            "language": case.language,
+            "category": case.theme if case.theme in CATEGORIES.values() else DEFAULT_CATEGORY,
+            "reference": case.advice, "core": core, "secondary": secondary, "question": case.question,
+            "answer": answer.response,
+        }  # fmt: skip
+        return [
+            Question(
+                case_id=case.case_id,
+                part=f"round {n + 1}",
+                task=TASK,
+                inputs=inputs,
+                reply=ChecklistReply,
+                round=n,
+            )
+            for n in range(self.rounds)
+        ]
+
+    def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
+        if {c.axis for c in case.criteria} <= {CORE, SECONDARY}:
+            return ([c.criterion for c in case.criteria if c.axis == level] for level in (CORE, SECONDARY))  # type: ignore[return-value]
+        positive = [c for c in case.criteria if c.points > 0]
+        core = [c.criterion for c in positive if c.points >= self.core_points]
+        return core, [c.criterion for c in positive if c.points < self.core_points]
+
+    def scores(self, material: Material, run: GradedRun, found: Findings) -> dict[str, float | None]:
+        """Case id → the mean of all rounds; None where one of them has no score."""
+        means: dict[str, float | None] = {}
+        for case, answer in material.answered(run):
+            given = [found.get(question, ChecklistReply) for question in self._rounds(case, answer)]
+            scores = [reply.score for reply in given if reply is not None]
+            means[case.case_id] = sum(scores) / len(scores) if len(scores) == self.rounds else None
+        return means
+
+    def results(self, material: Material, found: Findings) -> Results:
+        """Usability by model and category, and how far the rounds agree."""
+        rows: list[list[Cell]] = []
+        by_category: list[list[Cell]] = []
+        figures: dict[str, float | None] = {}
+        categories = list(dict.fromkeys(c.theme or "none" for run in material.runs for c in run.run.cases))
+        stable = equal = 0
+        for run in material.runs:
+            means = self.scores(material, run, found)
+            usable = {case_id: float(mean >= self.usable) for case_id, mean in means.items() if mean is not None}
+            cases = [case for case in run.run.cases if case.case_id in usable]
+            rate, low, high = self._rate(cases, usable)
+            figures[run.label] = rate
+            missing = len(run.run.cases) - len(means)
+            scored = [mean for mean in means.values() if mean is not None]
+            score = float(np.mean(scored)) if scored else None
+            rows.append([run.label, len(cases), rate, low, high, score, len(means) - len(cases), missing])
+            mine = [_mean([usable[c.case_id] for c in cases if (c.theme or "none") == one]) for one in categories]
+            of_five = [value for value in mine if value is not None]
+            by_category.append([run.label, *mine, _mean(of_five) if len(of_five) == len(categories) else None])
+            for case, answer in material.answered(run):
+                given = {
+                    reply.score for q in self._rounds(case, answer) if (reply := found.get(q, ChecklistReply))
+                }
+                stable += bool(given)
+                equal += len(given) == 1
+        titles = ("model", "answers", "usable", "low", "high", "mean score", "ungraded", "unanswered")
+        note = (
+            f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
+        )
+        plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
+        return Results(
+            [Table("Usability", titles, rows, note),
+             Table("Usability by category", ["model", *categories, "plain mean"], by_category, plain)],
+            figures, [f"{equal} of {stable} answers have one score in every round"] if self.rounds > 1 else [],
+        )  # fmt: skip
+
+    def _rate(
+        self, cases: Sequence[EvaluationCase], usable: Mapping[str, float]
+    ) -> tuple[float | None, float | None, float | None]:
+        if not cases:
+            return None, None, None
+        values = np.array([[usable[case.case_id]] for case in cases])
+        clusters = cluster_numbers(cases)
+        low, high = bounds_of(
+            values, bootstrap_means(values, draws=self.draws, seed=self.seed, clusters=clusters), clusters
+        )
+        known = not np.isnan(low[0])
+        return float(values.mean()), float(low[0]) if known else None, float(high[0]) if known else None
+
+
+def _mean(values: Iterable[float]) -> float | None:
+    found = list(values)
+    return float(np.mean(found)) if found else None

@@ -1,0 +1,184 @@
+"""Checklist scoring: the paper's mapping and figures, three rounds, conversations of own answers."""
+
+import json
+from collections.abc import Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.cases.llmeval import requirements
+from medlive.evaluation.cases.load import load_cases
+from medlive.evaluation.protocols.checklist import Checklist, HumanAgreement, agreement, mapped, usable_by_people
+from medlive.evaluation.protocols.model import Material
+from medlive.evaluation.protocols.runner import read_findings, run_protocol
+from medlive.evaluation.runs.folder import ModelUse
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.llm.engine import Reply, Request
+from tests.unit.evaluation.conftest import AT, Judge, reply
+
+CHECKLIST = "核心需求：\n1. 内容要求：解释机制\n2. 说明原因，\n包括两点\n\n次要需求：\n1. 强调重要性。"
+
+
+def question(category: str, group: int, turn: int, problem: str, **more: Any) -> dict[str, Any]:
+    return {"category1": category, "category2": "x", "scene": "y", "round": turn, "problem": problem,
+            "groupCode": group, "sanswer": "标准答案", **more}  # fmt: skip
+
+
+def dataset(path: Path) -> Path:
+    rows = {
+        "医疗知识": [
+            question("医疗知识", 7, 1, "原因？", checklist=CHECKLIST, difficulty="难"),
+            question("医疗知识", 7, 2, "强弱？", checklist=CHECKLIST),
+            question("医疗知识", 7, 3, "注意什么？", checklist=CHECKLIST),
+        ],
+        "医疗推理": [question("医疗推理", 7, 1, "诊断？"), question("医疗推理", 9, 2, "没有第一轮"), {"round": 1}],
+        "医疗语言理解": [question("一般语言理解", 1, 1, "抽取。", checklist=float("nan"), sanswer=float("nan"))],
+    }
+    path.write_text(json.dumps(rows, ensure_ascii=False))
+    return path
+
+
+def test_every_published_field_is_read_and_bad_rows_are_named(tmp_path: Path) -> None:
+    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    assert [case.case_id for case in cases.cases] == [
+        "llmeval-mk-7-1", "llmeval-mk-7-2", "llmeval-mk-7-3", "llmeval-mr-7-1", "llmeval-mlu-1-1",
+    ]  # fmt: skip
+    first, second = cases.cases[:2]
+    assert [(c.axis, c.criterion) for c in first.criteria] == [
+        ("core", "内容要求：解释机制"), ("core", "说明原因， 包括两点"), ("secondary", "强调重要性。"),
+    ]  # fmt: skip
+    assert (first.after, second.after, second.cluster) == (None, "llmeval-mk-7-1", first.cluster)
+    assert (cases.cases[4].advice, cases.cases[4].criteria, cases.cases[4].theme) == (
+        "", (), "Medical Language Understanding",
+    )  # fmt: skip
+    assert [note.split(": ")[0] for note in cases.notes if note.endswith("left out")] == [
+        "dataset.json, 医疗推理, question 2", "dataset.json, 医疗推理, question 3",
+    ]  # fmt: skip
+
+
+def test_a_checklist_without_headings_is_core() -> None:
+    assert requirements("1. 一\n2. 二") == {"core": ["一", "二"], "secondary": []}
+    assert requirements("") == {"core": [], "secondary": []}
+
+
+class Speaker:
+    """A model that answers with the number of turns it was shown, and fails on request."""
+
+    def __init__(self, fails: str = "never") -> None:
+        self.asked: list[list[Mapping[str, str]]] = []
+        self._fails = fails
+
+    async def __call__(self, messages: Sequence[Mapping[str, str]]) -> Reply:
+        self.asked.append(list(messages))
+        text = "" if self._fails in messages[-1]["content"] else f"回答{len(messages)}"
+        return reply(text, model="m")
+
+
+async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
+    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    speaker = Speaker()
+    await run_model(cases, speaker, tmp_path / "run", use=ModelUse("m"), created_at=AT, template="as-is")
+    longest = max(speaker.asked, key=len)
+    said = ["原因？", "回答1", "强弱？", "回答3", "注意什么？"]
+    assert [m["content"] for m in longest] == said
+    assert [m["role"] for m in longest] == ["user", "assistant", "user", "assistant", "user"]
+    (run,) = Material((load_graded(tmp_path / "run"),)).runs
+    shown = {case.case_id: case.question for case, _ in Material((run,)).answered(run)}
+    assert "assistant: 回答3" in shown["llmeval-mk-7-3"]
+
+
+async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> None:
+    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    how: dict[str, Any] = {"use": ModelUse("m"), "created_at": AT, "template": "as-is"}
+    first = await run_model(cases, Speaker(fails="强弱"), tmp_path / "run", **how)
+    assert first.missing == 1
+    again = Speaker()
+    second = await run_model(cases, again, tmp_path / "run", **how)
+    assert (second.missing, [len(m) for m in again.asked]) == (0, [3, 5])
+
+
+async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Path) -> None:
+    cases = load_cases(dataset(tmp_path / "dataset.json"))
+    await run_model(cases, Speaker(), tmp_path / "run", use=ModelUse("m"), created_at=AT, template="as-is")
+    material = Material((load_graded(tmp_path / "run"),))
+    given = {
+        "原因？": [5, 4, 3],
+        "强弱？": [5, 3, 3],
+        "注意什么？": [4, 4, 4],
+        "诊断？": [5, 5, 5],
+        "抽取。": [1, 1, 0],
+    }
+    seen: dict[str, int] = {}
+
+    def judge(request: Request) -> str:
+        asked = str(request.inputs["question"]).rpartition("user: ")[2]
+        place = seen[asked] = seen.get(asked, -1) + 1
+        return json.dumps({"reasoning": "因此。", "score": given[asked][place % 3]})
+
+    protocol = Checklist(draws=50)
+    engine = Judge(judge)
+    done = await run_protocol(protocol, material, tmp_path, engine, max_retries=0, concurrency=1)
+    assert (done.questions, done.settled) == (15, 14)
+    results = protocol.results(material, read_findings(protocol, tmp_path, engine.identity)[0])
+    # Means 4, 3.67, 4 and 5; the fifth has a round without a score.
+    row = dict(zip(results.tables[0].columns, results.tables[0].rows[0], strict=True))
+    assert (row["answers"], row["usable"], row["ungraded"]) == (4, 0.75, 1)
+    by = dict(zip(results.tables[1].columns, results.tables[1].rows[0], strict=True))
+    assert by["Medical Knowledge"] == pytest.approx(2 / 3)
+    assert (by["Medical Reasoning"], by["Medical Language Understanding"], by["plain mean"]) == (1, None, None)
+    assert results.notes == ["3 of 5 answers have one score in every round"]
+
+
+def by_the_paper(b: int, c: int, d: int, e: int) -> int:
+    """Appendix D, read line by line."""
+    if b * c * d * e == 0:
+        return 0
+    if b == 1 or c == 1 or d == 1 or e == 1:
+        return 1
+    if b + c + d + e == 20:
+        return 7
+    if b >= 5 and c >= 5 and d >= 4 and e >= 4:
+        return 6
+    if (b >= 5 and c >= 5 and d >= 3 and e >= 3) or (b >= 4 and c >= 4 and d >= 4 and e >= 4):
+        return 5
+    if b >= 4 and c >= 4 and d >= 3 and e >= 3:
+        return 4
+    if b >= 3 and c >= 3 and d >= 2 and e >= 2:
+        return 3
+    return 2
+
+
+def test_the_mapping_of_four_dimensions_is_the_papers() -> None:
+    for dimensions in product(range(6), repeat=4):
+        assert mapped(*dimensions) == by_the_paper(*dimensions)
+    assert usable_by_people((4, 4, 4, 4), 1)
+    assert not usable_by_people((5, 5, 5, 5), 0)
+    with pytest.raises(ValueError, match="four dimensions"):
+        mapped(6, 5, 5, 5)
+
+
+def test_the_papers_overall_figures_are_plain_means_of_its_categories() -> None:
+    # Table 2 (OP, then MK, MLU, MR, MSE, MTG); its README says means by count, which give 66.25 for the first.
+    table = {
+        "Deepseek-R1": (64.23, 84.16, 69.64, 63.40, 59.63, 44.33),
+        "Qwen-72B": (51.53, 55.56, 47.42, 50.83, 60.55, 43.30),
+        "Qwen-32B": (48.87, 52.25, 46.48, 42.24, 61.11, 42.27),
+        "DISC-MedLLM": (11.34, 7.09, 10.02, 7.52, 23.24, 2.06),
+    }
+    counts = (141, 213, 102, 109, 102)
+    for overall, *categories in table.values():
+        plain = sum(categories) / 5
+        weighted = sum(c * n for c, n in zip(categories, counts, strict=True)) / 667
+        assert abs(plain - overall) < abs(weighted - overall)
+        assert plain == pytest.approx(overall, abs=1.4)
+
+
+def test_people_and_judge_are_compared_on_what_both_labelled() -> None:
+    people = {"a": True, "b": False, "c": True, "d": False, "e": True}
+    judge = {"a": True, "b": True, "c": False, "d": False, "x": True}
+    found, odd = agreement(people, judge)
+    assert (found, found.rate, odd) == (HumanAgreement(1, 1, 1, 1), 0.5, ["b", "c"])
+    assert agreement({}, judge)[0].rate is None
