@@ -74,14 +74,14 @@ def run(
     status 1 while questions are ungraded, 3 where no call was answered.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.protocols.model import Findings, Material
+    from medlive.evaluation.protocols.model import Findings, Subject
     from medlive.evaluation.protocols.registry import make_protocol
     from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    material = Material(tuple(load_graded(path, judge=judge) for path in runs))
+    material = [Subject.of(load_graded(path, judge=judge)) for path in runs]
     if not protocol.asks:
         _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
         return

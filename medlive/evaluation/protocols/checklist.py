@@ -14,8 +14,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Question, Results, Table
-from medlive.evaluation.scoring.graded import GradedRun
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Findings,
+    Material,
+    Protocol,
+    Question,
+    Results,
+    Subject,
+    Table,
+)
 from medlive.statistics.bootstrap import bootstrap_means, bounds_of
 
 TASK: Final = "protocol.checklist"
@@ -104,8 +112,8 @@ class Checklist(Protocol):
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """Every answer, once for each round."""
-        for run in material.runs:
-            for case, answer in material.answered(run):
+        for run in material:
+            for case, answer in run.answered():
                 yield from self._rounds(case, answer)
 
     def _rounds(self, case: EvaluationCase, answer: Answer) -> list[Question]:
@@ -135,10 +143,10 @@ class Checklist(Protocol):
         core = [c.criterion for c in positive if c.points >= self.core_points]
         return core, [c.criterion for c in positive if c.points < self.core_points]
 
-    def scores(self, material: Material, run: GradedRun, found: Findings) -> dict[str, float | None]:
+    def scores(self, run: Subject, found: Findings) -> dict[str, float | None]:
         """Case id → the mean of all rounds; None where one of them has no score."""
         means: dict[str, float | None] = {}
-        for case, answer in material.answered(run):
+        for case, answer in run.answered():
             given = [found.get(question, ChecklistReply) for question in self._rounds(case, answer)]
             scores = [reply.score for reply in given if reply is not None]
             means[case.case_id] = sum(scores) / len(scores) if len(scores) == self.rounds else None
@@ -149,22 +157,22 @@ class Checklist(Protocol):
         rows: list[list[Cell]] = []
         by_category: list[list[Cell]] = []
         figures: dict[str, float | None] = {}
-        categories = list(dict.fromkeys(c.theme or "none" for run in material.runs for c in run.run.cases))
+        categories = list(dict.fromkeys(c.theme or "none" for run in material for c in run.cases))
         stable = equal = 0
-        for run in material.runs:
-            means = self.scores(material, run, found)
+        for run in material:
+            means = self.scores(run, found)
             usable = {case_id: float(mean >= self.usable) for case_id, mean in means.items() if mean is not None}
-            cases = [case for case in run.run.cases if case.case_id in usable]
+            cases = [case for case in run.cases if case.case_id in usable]
             rate, low, high = self._rate(cases, usable)
             figures[run.label] = rate
-            missing = len(run.run.cases) - len(means)
+            missing = len(run.cases) - len(means)
             scored = [mean for mean in means.values() if mean is not None]
             score = float(np.mean(scored)) if scored else None
             rows.append([run.label, len(cases), rate, low, high, score, len(means) - len(cases), missing])
             mine = [_mean([usable[c.case_id] for c in cases if (c.theme or "none") == one]) for one in categories]
             of_five = [value for value in mine if value is not None]
             by_category.append([run.label, *mine, _mean(of_five) if len(of_five) == len(categories) else None])
-            for case, answer in material.answered(run):
+            for case, answer in run.answered():
                 given = {
                     reply.score for q in self._rounds(case, answer) if (reply := found.get(q, ChecklistReply))
                 }

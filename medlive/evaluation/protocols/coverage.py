@@ -16,9 +16,8 @@ from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Results, Table
+from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Results, Subject, Table
 from medlive.evaluation.scoring.estimates import FEW, SLICES
-from medlive.evaluation.scoring.graded import GradedRun
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 from medlive.statistics.correlation import pearson, spearman
 
@@ -61,10 +60,10 @@ class Hits:
         return 0.0 if self.vetoed else cacs(self.k, self.n, min(t, self.n))
 
 
-def hits_of(run: GradedRun, veto: float) -> dict[str, Hits | None]:
+def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
     """Case id → hits, for every answered case with a positive criterion; None where a verdict is missing."""
     found: dict[str, Hits | None] = {}
-    for case in run.run.cases:
+    for case in run.cases:
         answer = run.answers.get(case.case_id)
         positive = [c for c in case.criteria if c.points > 0]
         if answer is None or not answer.gradable or not positive:
@@ -102,7 +101,7 @@ class Coverage(Protocol):
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
-        hits = {run.label: hits_of(run, self.veto) for run in material.runs}
+        hits = {run.label: hits_of(run, self.veto) for run in material}
         if unknown := [name for name in self.people if name not in hits]:
             raise UsageError(f"no run is by {unknown[0]!r}", hint=f"the runs are by {', '.join(hits)}")
         share, notes = self.share, list[str]()
@@ -136,7 +135,7 @@ class Coverage(Protocol):
         }
         bounds = columns["CACS@t"].bounds(self.draws, self.seed)
         rows: list[list[Cell]] = []
-        cases = {run.label: len(run.run.cases) for run in material.runs}
+        cases = {run.label: len(run.cases) for run in material}
         for name, mine in scored.items():
             found = hits[name]
             rows.append(

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, ClassVar, Final, TypeVar
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
@@ -43,12 +43,14 @@ class Question:
     """What is wrong with a reply that fits its schema, or None."""
     round: int = 0
     """Raised where the same question is asked several times on purpose."""
+    package: str = "medlive.evaluation"
+    """Where the prompt lies."""
 
     @cached_property
     def request(self) -> Request:
         """What is asked."""
         return Request(
-            self.task, load_prompt("medlive.evaluation", self.task), self.inputs, self.reply.model_json_schema(),
+            self.task, load_prompt(self.package, self.task), self.inputs, self.reply.model_json_schema(),
             round=self.round * A_ROUND,
         )  # fmt: skip
 
@@ -113,18 +115,28 @@ class Findings:
 
 
 @dataclass(frozen=True, slots=True)
-class Material:
-    """What a protocol works on: the runs of one or more models on the same kind of cases, in the order given.
+class Subject:
+    """One model's answers to its cases, with the verdicts of one grader where a grader was there."""
 
-    Each is shown with the verdicts of one grader, where a grader is there; a protocol that asks its own questions
-    does not look at them.
-    """
+    label: str
+    """The model's name, made unique among those evaluated together."""
+    cases: tuple[EvaluationCase, ...]
+    answers: Mapping[str, Answer]
+    verdicts: Callable[[str], Mapping[str, bool | None]] = lambda _: {}
+    """Case id → criterion id → met, not met, or None for ungraded."""
 
-    runs: tuple[GradedRun, ...]
+    @classmethod
+    def of(cls, graded: GradedRun) -> Self:
+        """A run's."""
+        return cls(graded.label, graded.run.cases, graded.answers, graded.verdicts)
 
-    def answered(self, run: GradedRun) -> Iterator[tuple[EvaluationCase, Answer]]:
-        """The cases of a run whose answers hold text, each with its answer."""
-        return gradable(run.run.cases, run.answers)
+    def answered(self) -> Iterator[tuple[EvaluationCase, Answer]]:
+        """The cases whose answers hold text, each with its answer."""
+        return gradable(self.cases, self.answers)
+
+
+Material = Sequence[Subject]
+"""What a protocol works on, in the order given."""
 
 
 @dataclass(frozen=True, slots=True)

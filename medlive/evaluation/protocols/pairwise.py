@@ -137,11 +137,11 @@ class _Hall:
 
     def __init__(self, material: Material, seed: int) -> None:
         self._seed = seed
-        self.names = [run.label for run in material.runs]
+        self.names = [run.label for run in material]
         self.models = len(self.names)
         if self.models < 2:
             raise UsageError("a comparison takes the runs of two models or more")
-        answered = [{c.case_id: (c, a) for c, a in material.answered(run)} for run in material.runs]
+        answered = [{c.case_id: (c, a) for c, a in run.answered()} for run in material]
         cases = list(dict.fromkeys(case_id for one in answered for case_id in one))
         self._answers = answered
         self._cases = cases

@@ -8,11 +8,14 @@ from pydantic import ValidationError
 from medlive.errors import UsageError
 from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
+from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.model import Protocol
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.llm.ask import first_fault
 
-PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in (Coverage, Checklist, Pairwise)}
+PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
+    kind.name: kind for kind in (Coverage, Checklist, CrossExamine, Pairwise)
+}
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:

@@ -12,7 +12,7 @@ from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.llmeval import requirements
 from medlive.evaluation.cases.load import load_cases
 from medlive.evaluation.protocols.checklist import Checklist, HumanAgreement, agreement, mapped, usable_by_people
-from medlive.evaluation.protocols.model import Material
+from medlive.evaluation.protocols.model import Subject
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
@@ -85,8 +85,8 @@ async def test_a_model_is_fed_its_own_answers_in_order(tmp_path: Path) -> None:
     said = ["原因？", "回答1", "强弱？", "回答3", "注意什么？"]
     assert [m["content"] for m in longest] == said
     assert [m["role"] for m in longest] == ["user", "assistant", "user", "assistant", "user"]
-    (run,) = Material((load_graded(tmp_path / "run"),)).runs
-    shown = {case.case_id: case.question for case, _ in Material((run,)).answered(run)}
+    run = Subject.of(load_graded(tmp_path / "run"))
+    shown = {case.case_id: case.question for case, _ in run.answered()}
     assert "assistant: 回答3" in shown["llmeval-mk-7-3"]
 
 
@@ -103,7 +103,7 @@ async def test_what_follows_a_missing_answer_waits_for_it(tmp_path: Path) -> Non
 async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Path) -> None:
     cases = load_cases(dataset(tmp_path / "dataset.json"))
     await run_model(cases, Speaker(), tmp_path / "run", use=ModelUse("m"), created_at=AT, template="as-is")
-    material = Material((load_graded(tmp_path / "run"),))
+    material = [Subject.of(load_graded(tmp_path / "run"))]
     given = {
         "原因？": [5, 4, 3],
         "强弱？": [5, 3, 3],

@@ -11,7 +11,7 @@ import pytest
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.protocols.coverage import Coverage, Hits, cacs, calibrate, hits_of, partial, threshold
-from medlive.evaluation.protocols.model import Findings, Material
+from medlive.evaluation.protocols.model import Findings, Material, Subject
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
 from tests.support.runs import made_cases, made_run, made_runs
@@ -55,7 +55,7 @@ def graded(
     tmp_path: Path, change: Callable[[int, EvaluationCase], EvaluationCase], skill: float = 0.6
 ) -> Material:
     cases = made_cases(60, criteria=8, change=change)
-    return Material((load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False)),))
+    return [Subject.of(load_graded(made_run(cases, tmp_path / "run", "m", skill, missing=False)))]
 
 
 def grave(_: int, case: EvaluationCase) -> EvaluationCase:
@@ -64,11 +64,11 @@ def grave(_: int, case: EvaluationCase) -> EvaluationCase:
 
 def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> None:
     material = graded(tmp_path, grave)
-    hits = hits_of(material.runs[0], -8)
+    hits = hits_of(material[0], -8)
     vetoed = [h for h in hits.values() if h and h.vetoed]
     assert 0 < len(vetoed) < 60
     assert {h.covered(1) for h in vetoed} == {0.0}
-    assert not any(h and h.vetoed for h in hits_of(material.runs[0], -10).values())
+    assert not any(h and h.vetoed for h in hits_of(material[0], -10).values())
     strict, mild = (Coverage(veto=veto).results(material, NOBODY).figures["m"] for veto in (-8, -10))
     assert strict is not None
     assert mild is not None
@@ -77,8 +77,8 @@ def test_a_grave_error_leaves_nothing_and_a_small_one_does(tmp_path: Path) -> No
 
 def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
     cases = made_cases(400)
-    run = load_graded(made_run(cases, tmp_path / "run", "m", 0.6, seed=2))
-    table = Coverage().results(Material((run,)), NOBODY).tables[0]
+    run = Subject.of(load_graded(made_run(cases, tmp_path / "run", "m", 0.6, seed=2)))
+    table = Coverage().results([run], NOBODY).tables[0]
     row = dict(zip(table.columns, table.rows[0], strict=True))
     assert row["ungraded"]
     assert row["unanswered"]
@@ -98,18 +98,18 @@ def test_what_is_missing_is_counted_and_never_a_zero(tmp_path: Path) -> None:
 
 def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     paths = made_runs(tmp_path, models=6, n=120)
-    runs = [load_graded(path) for path in paths]
-    found = Coverage().results(Material(tuple(runs)), NOBODY)
+    runs = [Subject.of(load_graded(path)) for path in paths]
+    found = Coverage().results(runs, NOBODY)
     figures = [found.figures[f"model-{n}"] for n in range(6)]
     assert figures == sorted(figures, key=lambda f: -(f or 0))
     near = next(table for table in found.tables if table.title == "Other thresholds")
     assert all(isinstance(row[1], float) and row[1] > 0.8 for row in near.rows)
-    people = Coverage(people=("model-0",)).results(Material(tuple(runs)), NOBODY)
+    people = Coverage(people=("model-0",)).results(runs, NOBODY)
     assert "model-0" not in people.figures
     assert "calibrated on" in people.notes[0]
     with pytest.raises(UsageError, match="no run is by 'nobody'"):
-        Coverage(people=("nobody",)).results(Material(tuple(runs)), NOBODY)
-    fixed = Coverage(t=3).results(Material(tuple(runs)), NOBODY)
+        Coverage(people=("nobody",)).results(runs, NOBODY)
+    fixed = Coverage(t=3).results(runs, NOBODY)
     assert "t = 3" in fixed.tables[0].note
 
 

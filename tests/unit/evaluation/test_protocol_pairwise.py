@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
-from medlive.evaluation.protocols.model import Material, Results
+from medlive.evaluation.protocols.model import Material, Results, Subject
 from medlive.evaluation.protocols.pairwise import PairReply, Pairwise, Schedule, check_pair
 from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
@@ -43,7 +43,7 @@ async def material(folder: Path, models: int, cases: int = 12) -> Material:
         said = Model(lambda prompt, place=place: reply(f"Rest. Skill {place}", model=f"m{place}"))  # type: ignore[misc]
         await run_model(make_cases(cases), said, folder / f"r{place}", use=ModelUse(f"m{place}"), created_at=AT)
         paths.append(folder / f"r{place}")
-    return Material(tuple(load_graded(path) for path in paths))
+    return [Subject.of(load_graded(path)) for path in paths]
 
 
 async def play(protocol: Pairwise, stuff: Material, out: Path, judge: Judge, **how: Any) -> Results:
