@@ -102,6 +102,14 @@ def numbers(text: str) -> tuple[Quantity, ...]:
     return tuple(dict.fromkeys(q for _, q in sorted(_statement_numbers(plain), key=lambda found: found[0])))
 
 
+def measured(quantity: Quantity) -> tuple[str | None, float]:
+    """What a quantity measures ("mass") and its size in that kind's base unit; (None, value) without a unit."""
+    if quantity.unit is None:
+        return None, quantity.value
+    kind, size, _ = _UNITS[quantity.unit]
+    return kind, quantity.value * size
+
+
 def plain_digits(text: str) -> str:
     """Write a text in half width and lower case, with ASCII digits and fractions as `n/d`."""
     if text.isascii():

@@ -10,22 +10,31 @@ from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
     Calls,
+    CasesOption,
     Grader,
     JudgeOption,
     RunsArgument,
+    SeedOption,
     check_answered,
     check_complete,
     plan_or_ask,
     print_plan,
 )
 from medlive.cli.options import JsonOption, grouped
-from medlive.cli.output import print_result, print_table, progress
+from medlive.cli.output import print_result, print_table, progress, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from medlive.evaluation.protocols.model import Cell, Protocol, Results
+    from collections.abc import Mapping, Sequence
+
+    from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.protocols.model import Cell, Material, Protocol, Results, Table
     from medlive.evaluation.protocols.runner import ProtocolRun
+    from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
+
+_WRITTEN = ("case_id", "turns", "advice", "language", "post_time", "source", "theme", "specialty", "tags")
+"""Fields of a case with a planted error: narrative and query are its one turn."""
 
 app = typer.Typer(no_args_is_help=True, help="Evaluate by other papers' methods: coverage, comparison and more.")
 
@@ -76,7 +85,6 @@ def run(
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Findings, Subject
     from medlive.evaluation.protocols.registry import make_protocol
-    from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.llm.engine import EngineIdentity
 
@@ -86,17 +94,7 @@ def run(
         _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
         return
     budget = calls.budget()
-
-    def plan(engine: "Engine", **how: Any) -> Plan:
-        return plan_protocol(protocol, material, out, engine.identity, **how)
-
-    async def ask(engine: "Engine", **how: Any) -> "tuple[ProtocolRun, Results]":
-        with progress("questions") as tick:
-            done = await run_protocol(protocol, material, out, engine, progress=tick, **how)
-        found, _ = read_findings(protocol, out, engine.identity, allow_unpinned=by.allow_unpinned)
-        return done, protocol.results(material, found)
-
-    found = plan_or_ask(calls, by, budget, plan, ask)
+    found = _plan_or_ask(protocol, material, out, by, calls, budget)
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
         return
@@ -106,6 +104,107 @@ def run(
     if left:
         check_answered([done.silence], done.calls)
     check_complete(left, "questions are ungraded", done.stopped, "the same command asks again", always=True)
+
+
+def _plan_or_ask(
+    protocol: "Protocol", material: "Material", out: Path, by: Grader, calls: Calls, budget: "Budget"
+) -> "Plan | tuple[ProtocolRun, Results]":
+    """With --dry-run what would be asked, else what a judge said and what it comes to."""
+    from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
+
+    def plan(engine: "Engine", **how: Any) -> "Plan":
+        return plan_protocol(protocol, material, out, engine.identity, **how)
+
+    async def ask(engine: "Engine", **how: Any) -> "tuple[ProtocolRun, Results]":
+        with progress(f"{protocol.name}: questions") as tick:
+            done = await run_protocol(protocol, material, out, engine, progress=tick, **how)
+        found, _ = read_findings(protocol, out, engine.identity, allow_unpinned=by.allow_unpinned)
+        return done, protocol.results(material, found)
+
+    return plan_or_ask(calls, by, budget, plan, ask)
+
+
+@app.command("all")
+@grouped
+def all_(
+    runs: RunsArgument,
+    out: Annotated[Path, Option(help="Folder of what judges said; a repeated run goes on there.")] = Path(
+        "protocols"
+    ),
+    judge: JudgeOption = None,
+    *,
+    by: Grader,
+    calls: Calls,
+    as_json: JsonOption = False,
+) -> None:
+    """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
+
+    Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
+    execution, passive and active safety come last. Exit status 1 while questions are ungraded.
+    """
+    from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.protocols.model import Findings, Subject
+    from medlive.evaluation.protocols.portfolio import portfolio
+    from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.llm.engine import EngineIdentity
+
+    subjects = [Subject.of(load_graded(path, judge=judge)) for path in runs]
+    figures: dict[str, Mapping[str, float | None]] = {}
+    values, left, budget = [], 0, calls.budget()
+    for task, protocol, material in fitting(subjects):
+        done: ProtocolRun | None = None
+        if protocol.asks:
+            found = _plan_or_ask(protocol, material, out, by, calls, budget)
+            if isinstance(found, Plan):
+                print_plan(found.about, found, budget, as_json)
+                continue
+            done, results = found
+            left += done.questions - done.settled
+        else:
+            results = protocol.results(material, Findings(EngineIdentity("", "")))
+        figures[task] = results.figures
+        values.append(_value(protocol, results, done) | {"task": task})
+        if not as_json:
+            _show(results.tables)
+    if calls.dry_run:
+        return
+    if not figures:
+        raise UsageError("no protocol fits these runs", hint="`eval protocol list` says what each works on")
+    tables = portfolio(figures, {task: PROTOCOLS[task.partition(":")[0]].side for task in figures})
+    value = {
+        "format": "medlive-portfolio",
+        "format_version": 1,
+        "tasks": values,
+        "tables": [asdict(t) for t in tables],
+    }
+    print_result(value, as_json, lambda: _show(tables))
+    check_complete(left, "questions are ungraded", None, "the same command asks again", always=True)
+
+
+@app.command()
+def errors(
+    cases: CasesOption,
+    out: Annotated[Path, Option(help="The file of cases to write, for eval run --cases.")],
+    seed: SeedOption = 0,
+) -> None:
+    """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
+    from medlive.digest import canonical_json
+    from medlive.evaluation.cases.load import load_cases
+    from medlive.evaluation.log import writing
+    from medlive.evaluation.protocols.errors import plant
+    from medlive.evaluation.runs.folder import write_whole
+
+    if out.exists():
+        raise UsageError(f"{out} exists", hint="name a new file")
+    made, notes = plant(load_cases(cases).cases, seed=seed)
+    rows = [{name: value for name, value in case.row().items() if name in _WRITTEN and value} for case in made]
+    with writing(out):
+        out.parent.mkdir(parents=True, exist_ok=True)
+        write_whole(out, "".join(canonical_json(row) + "\n" for row in rows).encode("utf-8", "backslashreplace"))
+    for note in notes:
+        say(note)
+    print(out)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -120,34 +219,33 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 
 def _report(protocol: "Protocol", results: "Results", done: "ProtocolRun | None", as_json: bool) -> None:
+    notes = list(results.notes)
+    if done is not None:
+        notes += [*done.notes, *(f"ungraded: {n}: {why}" for why, n in done.reasons.items())]
+    print_result(_value(protocol, results, done), as_json, lambda: _show(results.tables), notes=notes)
+
+
+def _value(protocol: "Protocol", results: "Results", done: "ProtocolRun | None") -> dict[str, Any]:
     value: dict[str, Any] = {
         "format": "medlive-protocol", "format_version": 1, "protocol": protocol.name,
         "options": protocol.model_dump(mode="json"), "figure": protocol.figure, "figures": dict(results.figures),
         "tables": [asdict(table) for table in results.tables],
     }  # fmt: skip
-    notes = list(results.notes)
     if done is not None:
         value["questions"] = {"asked": done.questions, "answered": done.settled, "ungraded": dict(done.reasons)}
         value["calls"] = done.calls
-        notes += [*done.notes, *(f"ungraded: {n}: {why}" for why, n in done.reasons.items())]
-
-    def show() -> None:
-        for table in results.tables:
-            rows = [[_cell(cell) for cell in row] for row in table.rows]
-            print_table(list(table.columns), rows, title=table.title)
-            if table.note:
-                typer.echo(table.note + "\n")
-
-    print_result(value, as_json, show, notes=notes)
+    return value
 
 
-def _cell(cell: "Cell") -> Any:
-    if cell is None:
-        return "NA"
-    return (
-        f"{cell:.3f}"
-        if isinstance(cell, float) and abs(cell) < 100
-        else f"{cell:.0f}"
-        if isinstance(cell, float)
-        else cell
-    )
+def _show(tables: "Sequence[Table]") -> None:
+    for table in tables:
+        rows = [[_cell(cell) for cell in row] for row in table.rows]
+        print_table(list(table.columns), rows, title=table.title)
+        if table.note:
+            typer.echo(table.note + "\n")
+
+
+def _cell(cell: "Cell") -> str:
+    if isinstance(cell, float):
+        return f"{cell:.3f}" if abs(cell) < 10 else f"{cell:.1f}"
+    return "NA" if cell is None else str(cell)

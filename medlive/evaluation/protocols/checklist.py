@@ -21,8 +21,10 @@ from medlive.evaluation.protocols.model import (
     Protocol,
     Question,
     Results,
+    Side,
     Subject,
     Table,
+    has_reference,
 )
 from medlive.statistics.bootstrap import bootstrap_means, bounds_of
 
@@ -101,6 +103,7 @@ class Checklist(Protocol):
     name: ClassVar[str] = "checklist"
     about: ClassVar[str] = "usable or not, by reference and checklist, three rounds (LLMEval-Med)"
     figure: ClassVar[str] = "usability rate, 0 to 1"
+    side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     rounds: Annotated[int, Field(ge=1, le=20, description="how often each answer is scored")] = 3
     usable: Annotated[float, Field(ge=1, le=5, description="the mean score from which on an answer is usable")] = (
@@ -109,6 +112,11 @@ class Checklist(Protocol):
     core_points: Annotated[float, Field(gt=0, description="points from which on a criterion is core")] = 7.0
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Cases with a reference, and no error planted in it."""
+        return all(has_reference(run.cases) for run in material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """Every answer, once for each round."""

@@ -16,7 +16,16 @@ from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
-from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Results, Subject, Table
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Findings,
+    Material,
+    Protocol,
+    Results,
+    Side,
+    Subject,
+    Table,
+)
 from medlive.evaluation.scoring.estimates import FEW, SLICES
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 from medlive.statistics.correlation import pearson, spearman
@@ -87,6 +96,7 @@ class Coverage(Protocol):
     about: ClassVar[str] = "thresholded rubric coverage, CACS@t (ClinConsensus)"
     figure: ClassVar[str] = "CACS@t, 0 to 1"
     asks: ClassVar[bool] = False
+    side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     share: Annotated[float, Field(gt=0, le=1, description="threshold as a share of the positive criteria")] = 1 / 3
     t: Annotated[int | None, Field(ge=1, description="the same threshold for every case, instead of a share")] = (
@@ -98,6 +108,11 @@ class Coverage(Protocol):
     ] = ()
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Runs that a grader has graded."""
+        return all(any(run.verdicts(c.case_id) for c in run.cases) for run in material)
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""

@@ -25,6 +25,7 @@ from medlive.evaluation.protocols.model import (
     Results,
     Subject,
     Table,
+    has_reference,
 )
 from medlive.statistics.bootstrap import bootstrap_means, bounds_of
 
@@ -50,6 +51,11 @@ class CrossExamine(Protocol):
     brief: Annotated[bool, Field(description="the figure is the summary score, which rewards brevity")] = False
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Cases with a reference, and no error planted in it."""
+        return all(has_reference(run.cases) for run in material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""

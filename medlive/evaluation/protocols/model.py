@@ -8,6 +8,7 @@ a usable reply ungraded, and a model without any case that counts NA (None).
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from typing import Any, ClassVar, Final, Self, TypeVar
 
@@ -160,6 +161,15 @@ class Results:
     notes: Sequence[str] = ()
 
 
+class Side(StrEnum):
+    """What a protocol's figure says of a model, for the gaps of a portfolio."""
+
+    KNOWLEDGE = "knowledge"
+    EXECUTION = "execution"
+    PASSIVE = "passive safety"
+    ACTIVE = "active safety"
+
+
 class Protocol(BaseModel):
     """A method of evaluation. Its fields are its options, described and checked."""
 
@@ -172,6 +182,13 @@ class Protocol(BaseModel):
     """What the one figure is, with its unit."""
     asks: ClassVar[bool] = True
     """Whether it puts questions to a judge of its own."""
+    side: ClassVar[Side | None] = None
+    """What the figure, 0 to 1, is compared with in a portfolio; None: with nothing."""
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Whether these runs are of the kind that it works on: what a portfolio asks before it applies it."""
+        raise NotImplementedError
 
     def questions(self, material: Material, found: Findings) -> Iterable[Question]:
         """All questions that can be asked, given what was found: again whenever something was.
@@ -183,3 +200,14 @@ class Protocol(BaseModel):
     def results(self, material: Material, found: Findings) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
         raise NotImplementedError
+
+
+def is_planted(case: EvaluationCase) -> bool:
+    """Whether a case was made to find an error in (`errors.plant`)."""
+    return any(tag.startswith("error:") for tag in case.tags)
+
+
+def has_reference(cases: Sequence[EvaluationCase]) -> bool:
+    """Whether most cases have a physician's answer, and none an error planted in it."""
+    found = [bool(case.advice.strip()) for case in cases if not is_planted(case)]
+    return bool(found) and 2 * sum(found) > len(found) and len(found) == len(cases)

@@ -21,7 +21,16 @@ from pydantic import BaseModel, ConfigDict, Field
 from medlive.errors import UsageError
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
-from medlive.evaluation.protocols.model import Cell, Findings, Material, Protocol, Question, Results, Table
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Findings,
+    Material,
+    Protocol,
+    Question,
+    Results,
+    Table,
+    has_reference,
+)
 from medlive.statistics.bradley_terry import Match, elo, points, ratings, uncertainty
 
 TASK: Final = "protocol.pairwise"
@@ -82,6 +91,11 @@ class Pairwise(Protocol):
     matches: Annotated[int | None, Field(ge=1, description="matches at most; none: half of a round-robin")] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where draws, orders and cases begin")] = 0
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Two runs or more, on cases with a reference."""
+        return len(material) > 1 and all(has_reference(run.cases) for run in material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """The questions of all matches that are scheduled so far."""

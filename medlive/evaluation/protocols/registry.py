@@ -1,6 +1,6 @@
 """The protocols there are."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -9,13 +9,15 @@ from medlive.errors import UsageError
 from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
-from medlive.evaluation.protocols.model import Protocol
+from medlive.evaluation.protocols.exact import Number, Query
+from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.pairwise import Pairwise
+from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.llm.ask import first_fault
 
-PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {
-    kind.name: kind for kind in (Coverage, Checklist, CrossExamine, Pairwise)
-}
+_KINDS: Final = (Coverage, Checklist, CrossExamine, Pairwise, PassiveSafety, ActiveSafety, Number, Query)
+PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _KINDS}
+"""By name."""
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
@@ -27,3 +29,17 @@ def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
     except ValidationError as exc:
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"--set {first_fault(exc)}", hint=f"{name} has the options {known}") from exc
+
+
+def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Material]]:
+    """Every protocol, with its standard options, and the subjects that it fits, a task for each set of cases.
+
+    A task is named after its protocol, and after a number too where several sets of cases fit it.
+    """
+    sets: dict[tuple[str, ...], list[Subject]] = {}
+    for subject in subjects:
+        sets.setdefault(tuple(case.case_id for case in subject.cases), []).append(subject)
+    for name, kind in PROTOCOLS.items():
+        fitted = [material for material in sets.values() if kind.fits(material)]
+        for place, material in enumerate(fitted, start=1):
+            yield name if len(fitted) == 1 else f"{name}:{place}", kind(), material

@@ -17,7 +17,8 @@ from tests.unit.evaluation.conftest import AT, Judge, Model, make_cases, reply
 SAYS = {
     # Of the advice's four questions the answer says yes, yes, no and nothing; of its own two the advice knows one.
     ("advice", "a1"): ("yes", "yes"), ("advice", "a2"): ("yes", "yes"), ("advice", "a3"): ("yes", "no"),
-    ("advice", "a4"): ("unknown", "unknown"), ("answer", "b1"): ("yes", "yes"), ("answer", "b2"): ("unknown", "yes"),
+    ("advice", "a4"): ("unknown", "unknown"), ("answer", "b1"): ("yes", "yes"),
+    ("answer", "b2"): ("unknown", "yes"),
 }  # fmt: skip
 
 

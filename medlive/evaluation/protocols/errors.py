@@ -1,0 +1,169 @@
+"""Cases with one error planted in their advice, for a model to find: dose, drug, side, negation, omission.
+
+MEDEC's task (seed 004 appendix A.3.17) on medlive's own cases. An edit is made in code, so that it is known, typed
+and the same for every seed; its tags record it, and `advice` holds the sentence as it was. Half of the cases are
+left as they are: a model that always cries error gains nothing.
+"""
+
+import random
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Final
+
+from medlive.evaluation.model import EvaluationCase, Turn
+from medlive.evidence.corpora.parsing.chunk import sentences
+
+
+class ErrorKind(StrEnum):
+    """What is wrong with the edited sentence."""
+
+    DOSE = "dose"
+    DRUG = "drug"
+    SIDE = "side"
+    NEGATION = "negation"
+    OMISSION = "omission"
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """One planted error."""
+
+    kind: ErrorKind
+    sentence: int
+    """Which sentence, from 1; 0: one is missing."""
+    before: str
+    """The words that were replaced; for an omission the sentence that was there."""
+    after: str
+
+
+_DOSE: Final = re.compile(
+    r"(?<![\d.])(\d+(?:\.\d+)?)(?=\s*(?:mg|mcg|µg|g|ml|IU|units?|毫克|微克|克|毫升|国际单位)(?![a-z]))",
+    re.IGNORECASE,
+)
+_SIDE: Final = re.compile(
+    r"\b(?:left|right)\b(?=\s+(?:\w+\s+)?(?:arm|leg|knee|hip|foot|ankle|hand|wrist|elbow|shoulder|eye|ear|side|breast"
+    r"|kidney|lung|ovary|testicle|lower|upper|flank|groin|thigh|calf)\b)"
+    r"|[左右](?=侧|边|手|脚|腿|膝|眼|耳|肾|肺|乳|肩|髋|踝|下|上)",
+    re.IGNORECASE,
+)
+_OTHER_SIDE: Final = {"left": "right", "right": "left", "左": "右", "右": "左"}
+_ACTS_EN: Final = (
+    r"(?=\s+(?:be (?:used|taken|given|stopped|combined)|take|use|stop|give|eat|drink|apply|exceed|drive|smoke"
+    r"|ignore|start|increase|inject|mix|combine|discontinue|repeat|lift)\b)"
+)
+_ACTS_ZH: Final = "(?=[^，。；！？]{0,2}(?:[吃用喝服停饮驾]|接触|剧烈|吸烟|抽烟|进食|注射|怀孕|同房|熬夜))"
+_NEGATIONS: Final = {
+    r"\b[Dd]o not\b": "do", r"\b[Dd]on't\b": "do", r"\bshould not\b": "should", r"\bshouldn't\b": "should",
+    r"\bmust not\b": "must", "不要": "要", "不能": "能", "不宜": "宜", "不建议": "建议",
+    "避免": "建议", "切勿": "可以",
+}  # fmt: skip
+"""Before an act that a patient is told not to do: without the negation the advice is another."""
+_DRUGS: Final = (
+    ("warfarin", "ibuprofen"), ("metformin", "prednisone"), ("amoxicillin", "aciclovir"), ("insulin", "glucagon"),
+    ("paracetamol", "prednisolone"), ("acetaminophen", "prednisone"), ("aspirin", "vitamin K"),
+    ("omeprazole", "diclofenac"), ("levothyroxine", "carbimazole"), ("lisinopril", "salbutamol"),
+    ("cetirizine", "codeine"), ("azithromycin", "fluconazole"), ("prednisone", "metformin"),
+    ("ibuprofen", "warfarin"), ("二甲双胍", "泼尼松"), ("阿莫西林", "阿昔洛韦"), ("阿司匹林", "维生素K"),
+    ("布洛芬", "华法林"), ("对乙酰氨基酚", "泼尼松"), ("奥美拉唑", "双氯芬酸"), ("左甲状腺素", "甲巯咪唑"),
+    ("头孢", "利巴韦林"), ("胰岛素", "胰高血糖素"),
+)  # fmt: skip
+"""A drug, and one whose use in its place no physician would call the same."""
+_ALARM: Final = re.compile(
+    r"\b(?:emergency|immediately|at once|urgent(?:ly)?|right away|call an? ambulance|911|112|without delay)\b"
+    r"|立即|立刻|马上|急诊|尽快就[医诊]|及时就[医诊]|120",
+    re.IGNORECASE,
+)
+_INSTRUCTIONS: Final = {
+    "en": (
+        "A physician's advice to this patient follows, a sentence a line. It may hold one medical error, or leave "
+        "out a warning that must be given; or it may be right. Reply with one JSON object and nothing else: "
+        '{"error": true or false, "sentence": the number of the wrong sentence, 0 for a missing warning, null for '
+        'no error, "correction": "the sentence as it should read, or the missing warning; empty for no error"}'
+    ),
+    "zh": (
+        "下面是医生给这位患者的建议，每行一句。其中可能有一处医学错误，或漏掉了必须给出的警示；也可能完全正确。"
+        '只回复一个JSON对象：{"error": true或false, "sentence": 错误句子的编号，漏掉警示为0，没有错误为null, '
+        '"correction": "改正后的句子，或漏掉的警示；没有错误则为空"}'
+    ),
+}
+
+
+def edits(text: str) -> Iterator[tuple[Edit, list[str]]]:
+    """Every error that can be planted in a text, with the sentences as they then read."""
+    lines = [line.strip() for line in sentences(text) if line.strip()]
+    for place, line in enumerate(lines):
+        for kind, before, start, after in _changes(line):
+            changed = line[:start] + after + line[start + len(before) :]
+            yield Edit(kind, place + 1, before, after), [*lines[:place], changed, *lines[place + 1 :]]
+        if _ALARM.search(line) and len(lines) > 1:
+            yield Edit(ErrorKind.OMISSION, 0, line, ""), [*lines[:place], *lines[place + 1 :]]
+
+
+def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
+    """What can be changed in a sentence: kind, the words, where they begin, and what they become."""
+    for found in _DOSE.finditer(line):
+        value = float(found[1])
+        wrong = value / 10 if value >= 1000 else value * 10
+        yield ErrorKind.DOSE, found[0], found.start(), f"{wrong:g}"
+    for found in _SIDE.finditer(line):
+        other = _OTHER_SIDE[found[0].lower()]
+        yield ErrorKind.SIDE, found[0], found.start(), other.title() if found[0].istitle() else other
+    for pattern, other in _NEGATIONS.items():
+        for found in re.finditer(pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line):
+            yield ErrorKind.NEGATION, found[0], found.start(), other.title() if found[0].istitle() else other
+    for drug, other in _DRUGS:
+        for found in re.finditer(rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE):
+            yield ErrorKind.DRUG, found[0], found.start(), other
+
+
+def plant(cases: Iterable[EvaluationCase], *, seed: int = 0) -> tuple[list[EvaluationCase], list[str]]:
+    """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
+
+    Kinds are drawn with the same weight where a case allows several, so that doses do not crowd out the rest. A
+    case in which nothing can be planted stays as one of the correct ones, up to as many as have an error.
+    """
+    made: list[EvaluationCase] = []
+    whole: list[EvaluationCase] = []
+    for case in cases:
+        rng = random.Random(f"{seed} {case.case_id}")
+        found: dict[ErrorKind, list[tuple[Edit, list[str]]]] = {}
+        for edit, lines in edits(case.advice):
+            found.setdefault(edit.kind, []).append((edit, lines))
+        if found and rng.random() < 2 / 3:
+            edit, lines = rng.choice(found[rng.choice(list(found))])
+            made.append(_task(case, lines, edit))
+        elif case.advice.strip():
+            whole.append(_task(case, [line.strip() for line in sentences(case.advice) if line.strip()], None))
+    rng = random.Random(f"{seed} correct")
+    kept = whole if len(whole) <= len(made) else rng.sample(whole, len(made))
+    kinds = ", ".join(f"{sum(f'error:{kind}' in case.tags for case in made)} {kind}" for kind in ErrorKind)
+    notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
+    return sorted([*made, *kept], key=lambda case: case.case_id), notes
+
+
+def _task(case: EvaluationCase, lines: list[str], edit: Edit | None) -> EvaluationCase:
+    language = "zh" if case.language == "zh" else "en"
+    numbered = "\n".join(f"{n}. {line}" for n, line in enumerate(lines, start=1))
+    tags, original = ["error:none"], ""
+    if edit is not None:
+        wrong = lines[edit.sentence - 1]
+        missing = edit.kind is ErrorKind.OMISSION
+        original = edit.before if missing else wrong.replace(edit.after, edit.before, 1)
+        tags = [f"error:{edit.kind}", f"sentence:{edit.sentence}", f"before:{edit.before}", f"after:{edit.after}"]
+    text = f"{case.question}\n\n{_INSTRUCTIONS[language]}\n\n{numbered}"
+    return replace(
+        case, narrative="", query=text, advice=original, criteria=(), turns=(Turn("user", text),), after=None,
+        tags=tuple(tags),
+    )  # fmt: skip
+
+
+def edit_of(case: EvaluationCase) -> Edit | None:
+    """The error that was planted in a case; None: none was. Raises ValueError for a case not made by `plant`."""
+    tags = dict(tag.split(":", 1) for tag in case.tags if ":" in tag)
+    if "error" not in tags:
+        raise ValueError(f"case {case.case_id} was not made by `medlive eval protocol errors`")
+    if tags["error"] == "none":
+        return None
+    return Edit(ErrorKind(tags["error"]), int(tags["sentence"]), tags["before"], tags["after"])

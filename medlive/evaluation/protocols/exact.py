@@ -1,0 +1,200 @@
+"""Answers that need no judge: a number, or the rows that a query returns.
+
+A number is right within a tolerance of the reference's (MedCalc: 5 %), in the same unit or one that can be
+converted. A query is right where it returns what the reference's does on the user's SQLite database, opened
+read-only with limits; an answer may abstain, and RS(c) charges c points for each wrong one (EHRSQL; seed 004
+appendix A.3). The case's `advice` holds the reference.
+"""
+
+import re
+import sqlite3
+import time
+from collections import Counter
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, ClassVar, Final
+
+from pydantic import Field
+
+from medlive.errors import BadInput
+from medlive.evaluation.protocols.model import (
+    Cell,
+    Findings,
+    Material,
+    Protocol,
+    Results,
+    Side,
+    Table,
+)
+from medlive.text.quantities import Quantity, measured, numbers
+
+_ANSWER: Final = re.compile(r"(?:answer|答案|结果)\s*(?:is|为|是)?\s*[:：=]?\s*(.*)", re.IGNORECASE)
+_QUERY: Final = re.compile(r"```(?:sql)?\s*(.*?)```|\b((?:select|with)\b.*)", re.IGNORECASE | re.DOTALL)
+_ABSTAINS: Final = re.compile(r"^\W*(?:null|none|n/?a|cannot be answered|unanswerable|无法回答)\b", re.IGNORECASE)
+MOST_ROWS: Final = 10_000
+
+
+def final_number(text: str) -> Quantity | None:
+    """The number that an answer ends on: of its last line that names an answer, else the last of all."""
+    named = [found[1] for found in map(_ANSWER.search, text.splitlines()) if found and numbers(found[1])]
+    found = numbers(named[-1]) if named else numbers(text)
+    return found[0] if named and found else found[-1] if found else None
+
+
+def close(given: Quantity, reference: Quantity, tolerance: float) -> bool:
+    """Whether a number is within a share of the reference; a unit that one leaves out is the other's.
+
+    `tolerance` 0 asks for the same number.
+    """
+    (kind, value), (wanted, size) = measured(given), measured(reference)
+    if kind is None or wanted is None:
+        value, size = given.value, reference.value
+    elif kind != wanted:
+        return False
+    return abs(value - size) <= tolerance * abs(size) + 1e-9 * abs(size)
+
+
+class Number(Protocol):
+    """Answers that are a number."""
+
+    name: ClassVar[str] = "number"
+    about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
+    figure: ClassVar[str] = "share right, 0 to 1"
+    asks: ClassVar[bool] = False
+    side: ClassVar[Side | None] = Side.EXECUTION
+
+    tolerance: Annotated[float, Field(ge=0, le=1, description="share of the reference; 0: exact")] = 0.05
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Never by itself: a user names the dataset."""
+        return False
+
+    def results(self, material: Material, found: Findings) -> Results:
+        """Shares right, and answers without a number, which are wrong."""
+        rows: list[list[Cell]] = []
+        figures: dict[str, float | None] = {}
+        for run in material:
+            right = silent = asked = 0
+            for case, answer in run.answered():
+                if (reference := final_number(case.advice)) is None:
+                    continue
+                asked += 1
+                given = final_number(answer.response)
+                silent += given is None
+                right += given is not None and close(given, reference, self.tolerance)
+            figures[run.label] = right / asked if asked else None
+            rows.append([run.label, asked, figures[run.label], silent, len(run.cases) - asked])
+        titles = ("model", "answers", "right", "no number", "left out")
+        note = (
+            f"Right: within {self.tolerance:.0%} of the reference. Left out: unanswered, or no number in `advice`."
+        )
+        return Results([Table("Numbers", titles, rows, note)], figures)
+
+
+class QueryState(StrEnum):
+    """What came of a query."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    FAILED = "failed"
+    """It could not be run, or reached a limit."""
+    ABSTAINED = "abstained"
+
+
+def query_of(text: str) -> str | None:
+    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None: it abstains."""
+    if _ABSTAINS.match(text):
+        return None
+    found = list(_QUERY.finditer(text))
+    return (found[-1][1] or found[-1][2] or "").strip().rstrip(";") or None if found else None
+
+
+def run_query(database: Path, query: str, *, seconds: float = 5.0) -> Counter[tuple[object, ...]]:
+    """The rows that a query returns from a SQLite file, in any order.
+
+    The file is opened read-only and for one statement; functions that reach beyond it are not there. Raises
+    sqlite3.Error for what does not run, takes longer, or returns more than 10,000 rows.
+    """
+    with sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as connection:
+        connection.set_authorizer(_only_reads)
+        end = time.monotonic() + seconds
+        connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
+        rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
+    connection.close()
+    if len(rows) > MOST_ROWS:
+        raise sqlite3.DataError(f"more than {MOST_ROWS} rows")
+    return Counter(tuple(_plain(value) for value in row) for row in rows)
+
+
+def _only_reads(action: int, first: str | None, second: str | None, *_: object) -> int:
+    allowed = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+    harmless = action == sqlite3.SQLITE_FUNCTION and second not in (
+        "load_extension",
+        "readfile",
+        "writefile",
+        "edit",
+    )
+    return sqlite3.SQLITE_OK if action in allowed or harmless else sqlite3.SQLITE_DENY
+
+
+def _plain(value: object) -> object:
+    return round(value, 6) if isinstance(value, float) else value
+
+
+class Query(Protocol):
+    """Answers that are an SQL query."""
+
+    name: ClassVar[str] = "query"
+    about: ClassVar[str] = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
+    figure: ClassVar[str] = "RS(0): share right, abstentions included where the reference has none"
+    asks: ClassVar[bool] = False
+    side: ClassVar[Side | None] = Side.EXECUTION
+
+    database: Annotated[Path, Field(description="the SQLite file that queries are run on")]
+    seconds: Annotated[float, Field(gt=0, le=60, description="how long a query may run")] = 5.0
+    penalty: Annotated[float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")] = 0.0
+
+    @classmethod
+    def fits(cls, material: Material) -> bool:
+        """Never by itself: a user names the database."""
+        return False
+
+    def results(self, material: Material, found: Findings) -> Results:
+        """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
+        if not self.database.is_file():
+            raise BadInput(f"{self.database} is not a file")
+        rows: list[list[Cell]] = []
+        figures: dict[str, float | None] = {}
+        for run in material:
+            states = [self._state(case.case_id, case.advice, answer.response) for case, answer in run.answered()]
+            points = [self._points(state, answerable) for state, answerable in states]
+            figures[run.label] = sum(points) / len(points) if points else None
+            counts = Counter(state for state, _ in states)
+            rows.append([run.label, len(states), figures[run.label], *(counts[s] for s in QueryState),
+                         len(run.cases) - len(states)])  # fmt: skip
+        titles = ("model", "answers", f"RS({self.penalty:g})", *QueryState, "unanswered")
+        note = "A reference without a query cannot be answered: to abstain is right there, and 0 points elsewhere."
+        return Results([Table("Queries", titles, rows, note)], figures)
+
+    def _points(self, state: QueryState, answerable: bool) -> float:
+        if state is QueryState.ABSTAINED:
+            return 0.0 if answerable else 1.0
+        return 1.0 if state is QueryState.RIGHT else -self.penalty
+
+    def _state(self, case_id: str, reference: str, response: str) -> tuple[QueryState, bool]:
+        """What came of an answer, and whether its case can be answered."""
+        wanted, given = query_of(reference), query_of(response)
+        if given is None:
+            return QueryState.ABSTAINED, wanted is not None
+        if wanted is None:
+            return QueryState.WRONG, False
+        try:
+            expected = run_query(self.database, wanted, seconds=self.seconds)
+        except sqlite3.Error as exc:
+            raise BadInput(f"case {case_id}: the reference's query cannot be run: {exc}") from exc
+        try:
+            same = run_query(self.database, given, seconds=self.seconds) == expected
+        except sqlite3.Error:
+            return QueryState.FAILED, True
+        return QueryState.RIGHT if same else QueryState.WRONG, True

@@ -1,0 +1,143 @@
+"""Numbers and queries: scored without a judge; queries of answers can read one file and nothing else."""
+
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medlive.errors import BadInput, UsageError
+from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.protocols.exact import Number, Query, close, final_number, query_of, run_query
+from medlive.evaluation.protocols.model import Findings, Side, Subject
+from medlive.evaluation.protocols.portfolio import portfolio, ranks
+from medlive.evaluation.protocols.registry import make_protocol
+from medlive.llm.engine import EngineIdentity
+from tests.unit.evaluation.conftest import make_cases
+
+NOBODY = Findings(EngineIdentity("", ""))
+
+
+def subject(pairs: list[tuple[str, str]]) -> Subject:
+    """References and answers as a model's."""
+    cases = [replace(c, advice=pair[0]) for c, pair in zip(make_cases(len(pairs)).cases, pairs, strict=True)]
+    answers = {
+        c.case_id: Answer(c.case_id, AnswerState.OK, p[1], "stop", "m") for c, p in zip(cases, pairs, strict=True)
+    }
+    return Subject("m", tuple(cases), answers)
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("First 3, then 4.\nAnswer: 12.5 mg", 12.5),
+        ("约2周后剂量为500毫克", 500),
+        ("答案是 7\n（共 3 步）", 7),
+        ("none", None),
+    ],
+)
+def test_the_number_an_answer_ends_on(text: str, value: float | None) -> None:
+    found = final_number(text)
+    assert (found.value if found else None) == value
+
+
+@pytest.mark.parametrize(
+    ("given", "reference", "right"),
+    [("104.9", "100", True), ("105.1", "100", False), ("0.5 g", "500 mg", True), ("5 g", "500 mg", False),
+     ("500", "500 mg", True), ("500 ml", "500 mg", False), ("-", "500 mg", False)],
+)  # fmt: skip
+def test_five_percent_with_units(given: str, reference: str, right: bool) -> None:
+    table = Number().results([subject([(reference, given)])], NOBODY).tables[0]
+    assert table.rows[0][2] == float(right)
+    number, wanted = final_number("5"), final_number("5.01")
+    assert number is not None
+    assert wanted is not None
+    assert not close(number, wanted, 0.0)
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Path:
+    path = tmp_path / "ehr.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE patients (id INTEGER, age INTEGER)")
+        connection.executemany("INSERT INTO patients VALUES (?, ?)", [(1, 40), (2, 50), (3, 50)])
+    connection.close()
+    return path
+
+
+def test_reliability_scores_by_hand(database: Path) -> None:
+    wanted = "SELECT id FROM patients WHERE age = 50"
+    model = subject([
+        (wanted, "```sql\nSELECT id FROM patients WHERE age > 45 ORDER BY id DESC;\n```"),  # right, in any order
+        (wanted, "SELECT id FROM patients"),  # wrong
+        (wanted, "SELECT nothing FROM nowhere"),  # failed
+        (wanted, "null"),  # abstained without need
+        ("null", "Cannot be answered from these tables."),  # abstained rightly
+        ("null", "SELECT 1"),  # answered what has no answer
+    ])  # fmt: skip
+    soft = Query(database=database).results([model], NOBODY)
+    assert soft.figures["m"] == pytest.approx(2 / 6)
+    assert soft.tables[0].rows[0][3:] == [1, 2, 1, 2, 0]
+    hard = Query(database=database, penalty=1).results([model], NOBODY)
+    assert hard.figures["m"] == pytest.approx((2 - 3) / 6)
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "DELETE FROM patients", "ATTACH DATABASE '/etc/passwd' AS x", "PRAGMA writable_schema = 1",
+        "SELECT load_extension('x')", "CREATE TABLE x (y)", "SELECT 1; DROP TABLE patients",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n",
+        "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n LIMIT 20000) SELECT i FROM n",
+    ],
+)  # fmt: skip
+def test_a_query_can_only_read_and_ends(database: Path, query: str) -> None:
+    before = database.read_bytes()
+    with pytest.raises((sqlite3.Error, sqlite3.Warning)):
+        run_query(database, query, seconds=0.3)
+    assert database.read_bytes() == before
+    assert [path.name for path in database.parent.iterdir()] == ["ehr.sqlite"]
+
+
+def test_a_reference_that_cannot_be_run_is_named(database: Path) -> None:
+    with pytest.raises(BadInput, match="case c000: the reference's query"):
+        Query(database=database).results([subject([("SELECT x FROM y", "SELECT 1")])], NOBODY)
+    with pytest.raises(BadInput, match="not a file"):
+        Query(database=database / "x").results([], NOBODY)
+    assert query_of("I would run select 1") == "select 1"
+
+
+def test_options_are_checked_and_named() -> None:
+    assert make_protocol("number", {"tolerance": "0.1"}) == Number(tolerance=0.1)
+    for name, options, words in (
+        ("number", {"tolerance": "2"}, "tolerance"), ("query", {}, "database"), ("number", {"x": "1"}, "x"),
+        ("no", {}, "no protocol"),
+    ):  # fmt: skip
+        with pytest.raises(UsageError, match=words):
+            make_protocol(name, options)
+
+
+def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
+    figures = {
+        "coverage": {"a": 0.9, "b": 0.5, "c": 0.7, "d": 0.5},
+        "query": {"a": 0.4, "b": 0.5, "c": None, "d": 0.1},
+        "passive-safety": {"a": 1.0, "b": 0.9},
+        "active-safety": {"a": 0.3, "b": 0.6},
+    }
+    sides = {
+        "coverage": Side.KNOWLEDGE,
+        "query": Side.EXECUTION,
+        "passive-safety": Side.PASSIVE,
+        "active-safety": Side.ACTIVE,
+    }
+    assert ranks(figures["coverage"], "abcd") == [1, 3.5, 2, 3.5]
+    tables = {table.title: table for table in portfolio(figures, sides)}
+    by_model = {row[0]: row[1:] for row in tables["Ranks"].rows}
+    assert by_model["c"] == [2, None, None, None, None]
+    assert by_model["a"] == [1, 2, 1, 2, 1.5]
+    gaps = {row[0]: row[-2:] for row in tables["Gaps"].rows}
+    assert gaps["a"] == [pytest.approx(0.5), pytest.approx(0.7)]
+    assert gaps["c"] == [None, None]
+    alike = tables["How alike tasks rank models (Spearman)"].rows
+    assert alike[0][1] == pytest.approx(1)
+    assert alike[2][1] is None  # two models are too few
