@@ -44,20 +44,22 @@ def list_(as_json: JsonOption = False) -> None:
     """List the protocols with their options."""
     from medlive.evaluation.protocols.registry import PROTOCOLS
 
-    rows = [
-        [kind.name, kind.about, f"{name} = {field.default!s}", field.description or ""]
-        for kind in PROTOCOLS.values()
-        for name, field in kind.model_fields.items()
-    ]
     value = [
         {"name": kind.name, "about": kind.about, "figure": kind.figure, "asks": kind.asks,
-         "options": kind.model_json_schema()["properties"]}
+         "options": kind.model_json_schema().get("properties", {})}
         for kind in PROTOCOLS.values()
     ]  # fmt: skip
-    for before, row in zip([[""], *rows], list(rows), strict=False):
-        if before[0] == row[0]:
-            row[1] = ""
-    print_result(value, as_json, lambda: print_table(["protocol", "what it does", "option", "which is"], rows))
+    rows = []
+    for kind in PROTOCOLS.values():
+        options = [
+            f"{name} = {'required' if field.is_required() else field.default}: {field.description}"
+            for name, field in kind.model_fields.items()
+            if name not in ("draws", "seed")
+        ]
+        rows.append([kind.name, f"{kind.about}; {kind.figure}", "\n".join(options) or "none"])
+    print_result(
+        value, as_json, lambda: print_table(["protocol", "what it does, and its figure", "options"], rows)
+    )
 
 
 @app.command()
@@ -79,8 +81,9 @@ def run(
 ) -> None:
     """Apply a protocol to the runs of one or more models.
 
-    Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again. Exit
-    status 1 while questions are ungraded, 3 where no call was answered.
+    Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
+    --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
+    ungraded, 3 where no call was answered.
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.protocols.model import Findings, Subject

@@ -108,7 +108,7 @@ def plan_protocol(
     price: Price | None = None,
 ) -> Plan:
     """What `run_protocol` would ask now, if no reply had to be asked for twice. Questions that build on replies
-    which are not there yet are not counted: `about` names them by their stage."""
+    which are not there yet are not counted."""
     found, _ = read_findings(protocol, out, identity, allow_unpinned=allow_unpinned)
     questions = _unique(protocol, material, found).values()
     calls = [(q, Call(str(q.inputs["language"]), sent_text(q.request))) for q in questions]
