@@ -84,11 +84,13 @@ class Findings:
         """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
         self.identity, self._allow = identity, allow_unpinned
         self._latest: dict[str, Finding] = {}
+        self._read: dict[str, BaseModel] = {}
         self._unusable: Counter[str] = Counter()
 
     def put(self, finding: Finding) -> None:
         """The newest finding of its key."""
         self._latest[finding.key] = finding
+        self._read.pop(finding.key, None)
         self._unusable[finding.key] += finding.value is None and bool(finding.grader)
 
     def key(self, question: Question) -> str:
@@ -101,10 +103,15 @@ class Findings:
 
     def get(self, question: Question, kind: type[R]) -> R | None:
         """The reply to a question; None: there is none that counts."""
-        found = self.find(question)
-        if found is None or found.value is None or not self.identity.accepts(found.grader, self._allow):
-            return None
-        return kind.model_validate(found.value)
+        key = self.key(question)
+        if (read := self._read.get(key)) is None:
+            found = self._latest.get(key)
+            if found is None or found.value is None or not self.identity.accepts(found.grader, self._allow):
+                return None
+            read = self._read[key] = kind.model_validate(found.value)
+        if not isinstance(read, kind):
+            raise TypeError(f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}")
+        return read
 
     def settled(self, question: Question) -> bool:
         """Whether a question has a reply that counts."""

@@ -11,12 +11,11 @@ on cases where the two have met others least; `round-robin` asks for every pair 
 import random
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
-from functools import lru_cache
 from itertools import combinations
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.verdict import Reasoning
@@ -91,6 +90,8 @@ class Pairwise(Protocol):
     matches: Annotated[int | None, Field(ge=1, description="matches at most; none: half of a round-robin")] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where draws, orders and cases begin")] = 0
+    _last: "tuple[Material, _Hall] | None" = PrivateAttr(default=None)
+    _season: "_Season | None" = PrivateAttr(default=None)
 
     @classmethod
     def fits(cls, material: Material) -> bool:
@@ -99,35 +100,27 @@ class Pairwise(Protocol):
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """The questions of all matches that are scheduled so far."""
-        hall = _Hall(material, self.seed)
+        hall = self._hall(material)
         for pair in self._scheduled(hall, found):
             yield from hall.questions(pair, found)
+
+    def _hall(self, material: Material) -> "_Hall":
+        """Who can meet whom, made once for the material: every round looks at it."""
+        if self._last is None or self._last[0] is not material:
+            self._last = (material, _Hall(material, self.seed))
+        return self._last[1]
 
     def _scheduled(self, hall: "_Hall", found: Findings) -> Iterable[Pair]:
         """The matches of every round that is played, and of the next."""
         if self.schedule is Schedule.ROUND_ROBIN:
             return hall.pairs[: self.matches]
-        most = min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2))
-        chosen: dict[Pair, None] = dict.fromkeys(hall.opening()[:most])
-        won = np.zeros((hall.models, hall.models))
-        played = 0
-        while True:
-            fresh = list(chosen)[played:]
-            for pair in fresh:
-                if (score := hall.score(pair, found)) is not None:
-                    won[pair.first, pair.second] += score
-                    won[pair.second, pair.first] += 1 - score
-            if len(chosen) >= most or not all(hall.tried(pair, found) for pair in fresh):
-                return chosen
-            played = len(chosen)
-            following = hall.following(won, chosen)[: most - played]
-            if not following:
-                return chosen
-            chosen |= dict.fromkeys(following)
+        if self._season is None or self._season.hall is not hall or self._season.found is not found:
+            self._season = _Season(hall, found, min(len(hall.pairs), self.matches or max(1, len(hall.pairs) // 2)))
+        return self._season.advance()
 
     def results(self, material: Material, found: Findings) -> Results:
         """Ratings, what each model took from each, criteria, and what the order did."""
-        hall = _Hall(material, self.seed)
+        hall = self._hall(material)
         played = {pair: score for pair in hall.pairs if (score := hall.score(pair, found)) is not None}
         matches = [Match(pair.first, pair.second, score, pair.case) for pair, score in played.items()]
         rated = ratings(matches, hall.models, draws=self.draws, seed=self.seed)
@@ -146,11 +139,34 @@ class Pairwise(Protocol):
         return Results(tables, figures, hall.order_notes(found, played))
 
 
+class _Season:
+    """The rounds of adaptive matching over what is found, gone on with as more is."""
+
+    def __init__(self, hall: "_Hall", found: Findings, most: int) -> None:
+        self.hall, self.found, self._most = hall, found, most
+        self._chosen: dict[Pair, None] = dict.fromkeys(hall.opening()[:most])
+        self._played = 0
+        self._won = np.zeros((hall.models, hall.models))
+
+    def advance(self) -> Iterable[Pair]:
+        """The matches of every round that is played, and of the next."""
+        while True:
+            fresh = list(self._chosen)[self._played :]
+            if not fresh or not all(self.hall.tried(pair, self.found) for pair in fresh):
+                return self._chosen
+            for pair in fresh:
+                if (score := self.hall.score(pair, self.found)) is not None:
+                    self._won[pair.first, pair.second] += score
+                    self._won[pair.second, pair.first] += 1 - score
+            self._played = len(self._chosen)
+            following = self.hall.following(self._won, self._chosen)[: self._most - self._played]
+            self._chosen |= dict.fromkeys(following)
+
+
 class _Hall:
     """The answers that can meet, and what was found of their meetings."""
 
     def __init__(self, material: Material, seed: int) -> None:
-        self._seed = seed
         self.names = [run.label for run in material]
         self.models = len(self.names)
         if self.models < 2:
@@ -163,9 +179,12 @@ class _Hall:
         open_ = [
             Pair(*ab, c) for ab in places for c, cid in enumerate(cases) if all(cid in answered[x] for x in ab)
         ]
-        # Cases in an order drawn by lot for each pair of models: a part of them is a sample.
-        order = {pair: random.Random(f"{seed} {cases[pair.case]} {pair[:2]}").random() for pair in open_}
-        self.pairs = sorted(open_, key=order.__getitem__)
+        rng = random.Random(seed)
+        # By lot: which case a pair of models meets on first, and which of the two stands first.
+        lots = {pair: (rng.random(), rng.random()) for pair in open_}
+        self.pairs = sorted(open_, key=lambda pair: lots[pair][0])
+        self._order = {pair: lot[1] for pair, lot in lots.items()}
+        self._made: dict[Pair, tuple[Question, Question]] = {}
 
     def opening(self) -> list[Pair]:
         """Two matches for each pair of models."""
@@ -177,7 +196,7 @@ class _Hall:
     def following(
         self, won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", chosen: Mapping[Pair, None]
     ) -> list[Pair]:
-        """The next round: for the quarter of the pairs of models about which a match would tell most, the case
+        """The next round: for a third of the pairs of models about which a match would tell most, the case
         where these two have met others least."""
         theta = (elo(won) - 1000) * np.log(10) / 400
         share = 1 / (1 + np.exp(theta[None, :] - theta[:, None]))
@@ -192,18 +211,21 @@ class _Hall:
         ranked = sorted(open_, key=lambda ab: -telling[ab])
         return [
             min(open_[ab], key=lambda p: used[p.first, p.case] + used[p.second, p.case])
-            for ab in ranked[: max(1, len(ranked) // 4)]
+            for ab in ranked[: max(1, len(ranked) // 3)]
         ]
 
     def _asked(self, pair: Pair) -> tuple[Question, Question]:
         """A match's questions in both orders, the one drawn by lot first."""
-        case, first = self._answers[pair.first][self._cases[pair.case]]
-        second = self._answers[pair.second][self._cases[pair.case]][1]
-        one, other = _question(case, first, second), _question(case, second, first)
-        return (one, other) if self._straight(pair) else (other, one)
+        if pair not in self._made:
+            case, first = self._answers[pair.first][self._cases[pair.case]]
+            second = self._answers[pair.second][self._cases[pair.case]][1]
+            both = _question(case, first, second), _question(case, second, first)
+            self._made[pair] = both if self._straight(pair) else both[::-1]
+        return self._made[pair]
 
     def _straight(self, pair: Pair) -> bool:
-        return random.Random(f"order {self._seed} {self._cases[pair.case]} {pair[:2]}").random() < 0.5
+        """Whether the order in which the pair's first model stands first is asked first."""
+        return self._order[pair] < 0.5
 
     def questions(self, pair: Pair, found: Findings) -> Iterator[Question]:
         """The first order, and the second where the first named a winner."""
@@ -225,10 +247,10 @@ class _Hall:
 
     def score(self, pair: Pair, found: Findings, criterion: str = "better") -> float | None:
         """1: the pair's first model won, 0: its second, 0.5: a draw; None: not compared."""
-        sides = [(getattr(reply, criterion), stood) for reply, stood in self.replies(pair, found)]
         replies = self.replies(pair, found)
         if not replies or (len(replies) == 1 and replies[0][0].better != "equal"):
             return None
+        sides = [(getattr(reply, criterion), stood) for reply, stood in replies]
         preferred = {side if side == "equal" else (side == "first") is stood for side, stood in sides}
         return {True: 1.0, False: 0.0}.get(next(iter(preferred)), 0.5) if len(preferred) == 1 else 0.5
 
@@ -242,17 +264,13 @@ class _Hall:
         return [f"in {by_place} of {len(turned)} matches asked in both orders, place decided: one side won twice"]
 
 
-@lru_cache(maxsize=100_000)
-def _made(language: str, question: str, first: str, second: str, case_id: str) -> Question:
-    inputs = {"language": language, "question": question, "first": first, "second": second}
-    return Question(
-        case_id=case_id, part="comparison", task=TASK, inputs=inputs, reply=PairReply, check=check_pair
-    )
-
-
 def _question(case: EvaluationCase, first: Answer, second: Answer) -> Question:
-    """One order; kept, since every round looks at it again."""
-    return _made(case.language, case.question, first.response, second.response, case.case_id)
+    inputs = {
+        "language": case.language, "question": case.question, "first": first.response, "second": second.response,
+    }  # fmt: skip
+    return Question(
+        case_id=case.case_id, part="comparison", task=TASK, inputs=inputs, reply=PairReply, check=check_pair
+    )
 
 
 def _between(names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]") -> Table:
