@@ -11,7 +11,7 @@ import psycopg
 import pytest
 from rich.text import Text
 
-from medlive.cli.schedule import row
+from medlive.cli.operations.schedule import row
 from medlive.clock import iso_week
 from medlive.config import Settings, load_settings
 from medlive.db.curation.circuits import PostgresCircuits

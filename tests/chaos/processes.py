@@ -17,7 +17,7 @@ import pyarrow.parquet  # noqa: F401
 import medlive.__main__
 import medlive.cli.curate
 import medlive.cli.main
-import medlive.cli.schedule
+import medlive.cli.operations.schedule
 import medlive.service.release.publish
 import medlive.service.status
 import medlive.service.worker

@@ -10,7 +10,7 @@ import psycopg
 import pytest
 from pydantic import SecretStr
 
-from medlive.cli.week import _print
+from medlive.cli.operations.week import _print
 from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.session import Database

@@ -5,9 +5,9 @@ from typing import Annotated, Any
 import typer
 from typer import Option
 
+from medlive.cli.operations.schedule import print_steps
 from medlive.cli.options import JsonOption
 from medlive.cli.output import pick, print_result, print_table, say, wait_for
-from medlive.cli.schedule import print_steps
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 

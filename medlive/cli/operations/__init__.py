@@ -1,0 +1,1 @@
+"""What a maintainer runs: scheduler and workers, jobs, status and weeks, database, backups, users."""
