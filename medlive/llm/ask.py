@@ -230,7 +230,8 @@ class Asker(Caller):
 
         `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises
         BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
-        dead, and ConfigError when every reply comes from another model or none can be read.
+        dead (CircuitOpen without `concurrency`), and ConfigError when every reply comes from another model or none
+        can be read.
         """
         asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
@@ -243,6 +244,7 @@ class Asker(Caller):
                 asked.attempts.append(Attempt(request, None, Unusable(exc.message, CallOutcome.OVER_BUDGET)))
                 break
             if isinstance(reply, EndpointUnavailable):
+                await self._check_open(reply)
                 fault = Unusable(reply.message, CallOutcome.UNAVAILABLE)
                 asked.attempts.append(Attempt(request, None, fault))
                 break
@@ -259,6 +261,16 @@ class Asker(Caller):
                 asked.attempts.append(Attempt(request, reply, None))
                 break
         return asked
+
+    async def _check_open(self, cause: EndpointUnavailable) -> None:
+        """Raises CircuitOpen where the caller is refused and the circuit is open: that is no fault of the request.
+
+        One that got no answer has failed: it may be the one that the endpoint never answers, and would be every
+        probe if it cost its thread no attempt.
+        """
+        circuit = self._circuit if self._health is None and isinstance(cause, CallerRefused) else None
+        if circuit and (opening := await circuit.opening()):
+            raise opening.error() from cause
 
     async def _judge(self, reply: Reply, fault: Unusable | None) -> None:
         if self._circuit and not reply.replayed:

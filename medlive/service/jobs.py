@@ -41,9 +41,9 @@ HEARTBEAT_S = 3.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
-RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800)}
-"""Reason for which a thread failed → how long its job waits, attempt by attempt. A job that has waited so often,
-or failed for another reason, is left to the next `medlive curate` or weekly step."""
+RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)}
+"""Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
+waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
 AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
 """When a job is taken up again that was broken off. Not now(): this clock may be ahead of the database's."""
 LOOK_AGAIN = timedelta(minutes=1)

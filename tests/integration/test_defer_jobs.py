@@ -98,7 +98,8 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(d
     async with open_app(database).open_async() as app:
         async with database.begin() as session:
             await defer_revisions(app, session, [1, 2])
-        for attempt, wait in enumerate(RETRY_AFTER_S["endpoint_unavailable"], start=1):
+        waits = RETRY_AFTER_S["endpoint_unavailable"]
+        for attempt, wait in enumerate(waits, start=1):
             begun = now()
             await _serve_until(app, database, unanswered, partial(_has_tried, tried, attempt))
             [job] = await app.job_manager.list_jobs_async(status="todo")
@@ -110,7 +111,7 @@ async def test_a_thread_without_an_answer_waits_longer_each_time_and_then_ends(d
                 assert await count_ready(session, Queue.CURATE) == 0
                 assert await defer_revisions(app, session, [1]) == 0
                 await hurry(session, Queue.CURATE)
-        await _serve_until(app, database, unanswered, partial(_has_tried, tried, 4))
+        await _serve_until(app, database, unanswered, partial(_has_tried, tried, len(waits) + 1))
         assert await app.job_manager.list_jobs_async() == []
 
 

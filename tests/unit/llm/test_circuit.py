@@ -85,6 +85,20 @@ async def test_a_caller_who_is_refused_asks_three_times_and_then_once_a_back_off
         await asked.aclose()
 
 
+async def test_the_refusals_that_open_it_or_keep_it_open_fail_no_request(turned: Time) -> None:
+    budget = Budget()
+    async with bad_endpoint([fails(401)]) as endpoint:
+        asker = Asker(asked := ReplayEngine(engine(endpoint.url), Memory(), budget))
+        for _ in range(2):
+            assert (await asker.ask(REQUEST, lambda reply: reply.text)).reason.startswith("endpoint: ")
+        for calls in (3, 4):  # the one that opens it, and the one that is let through
+            with pytest.raises(CircuitOpen, match="status 401"):
+                await asker.ask(REQUEST, lambda reply: reply.text)
+            assert budget.calls == endpoint.asked == calls
+            turned.turn(301)
+        await asked.aclose()
+
+
 async def test_an_endpoint_that_hangs_is_given_up_and_no_budget_is_charged(
     turned: Time, monkeypatch: pytest.MonkeyPatch
 ) -> None:
