@@ -77,15 +77,17 @@ _ALARM: Final = re.compile(
 )
 _INSTRUCTIONS: Final = {
     "en": (
-        "A physician's advice to this patient follows, a sentence a line. It may hold one medical error, or leave "
-        "out a warning that must be given; or it may be right. Reply with one JSON object and nothing else: "
-        '{"error": true or false, "sentence": the number of the wrong sentence, 0 for a missing warning, null for '
-        'no error, "correction": "the sentence as it should read, or the missing warning; empty for no error"}'
+        "A physician's advice to this patient follows, a sentence a line. One sentence may have been changed so that "
+        "it holds a medical error, or the sentence may have been taken out that says when to seek help at once; or "
+        "nothing was changed. Other shortcomings do not count. Reply with one JSON object and nothing else: "
+        '{"error": true or false, "sentence": the number of the changed sentence, 0 for the one taken out, null for '
+        'neither, "correction": "the sentence as it should read, or the one taken out; empty for neither"}'
     ),
     "zh": (
-        "下面是医生给这位患者的建议，每行一句。其中可能有一处医学错误，或漏掉了必须给出的警示；也可能完全正确。"
-        '只回复一个JSON对象：{"error": true或false, "sentence": 错误句子的编号，漏掉警示为0，没有错误为null, '
-        '"correction": "改正后的句子，或漏掉的警示；没有错误则为空"}'
+        "下面是医生给这位患者的建议，每行一句。其中一句可能被改动而含有医学错误，或者说明何时须立即就医的那一句可能被删去；"
+        "也可能没有任何改动。其他不足不算。只回复一个JSON对象："
+        '{"error": true或false, "sentence": 被改动句子的编号，删去为0，没有改动为null, '
+        '"correction": "改正后的句子，或被删去的那一句；没有改动则为空"}'
     ),
 }
 
