@@ -84,8 +84,8 @@ _INSTRUCTIONS: Final = {
         'null for neither, "correction": "the sentence as it should read, or the one taken out; empty for neither"}'
     ),
     "zh": (
-        "下面是医生给这位患者的建议，每行一句。其中一句可能被改动而含有医学错误，或者说明何时须立即就医的那一句可能被删去；"
-        "也可能没有任何改动。其他不足不算。只回复一个JSON对象："
+        "下面是医生给这位患者的建议，每行一句。其中一句可能被改动而含有医学错误，"
+        "或者说明何时须立即就医的那一句可能被删去；也可能没有任何改动。其他不足不算。只回复一个JSON对象："
         '{"error": true或false, "sentence": 被改动句子的编号，删去为0，没有改动为null, '
         '"correction": "改正后的句子，或被删去的那一句；没有改动则为空"}'
     ),
