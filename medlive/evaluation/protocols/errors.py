@@ -81,7 +81,7 @@ _INSTRUCTIONS: Final = {
         "that it holds a medical error, or the sentence may have been taken out that says when to seek help at "
         "once; or nothing was changed. Other shortcomings do not count. Reply with one JSON object and nothing "
         'else: {"error": true or false, "sentence": the number of the changed sentence, 0 for the one taken out, '
-        'null for neither, "correction": "the sentence as it should read, or the one taken out; empty for neither"}'
+        'null for neither, "correction": "the sentence as it should read, or the one taken out; "" for neither"}'
     ),
     "zh": (
         "下面是医生给这位患者的建议，每行一句。其中一句可能被改动而含有医学错误，"
