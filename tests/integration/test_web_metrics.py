@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.session import Database
-from medlive.llm.circuit import circuit_key
+from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.metrics import NAMES, read_metrics
 from medlive.web.metrics import metrics_room
@@ -72,10 +72,10 @@ async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
         )
         connection.execute(
             "INSERT INTO circuits SELECT %s, %s, 'no credit', false, now(), now(), 30",
-            [circuit_key(endpoint["base_url"], "", "m"), "127.0.0.1:9 m"],
+            [circuit_key(endpoint["base_url"], "", "m"), circuit_name(endpoint["base_url"], "m")],
         )
     samples = await scrape(database, settings)
-    assert samples["medlive_circuit_open", ("127.0.0.1:9 m",)] == 1
+    assert samples["medlive_circuit_open", ("127.0.0.1:9 (m)",)] == 1
     assert samples["medlive_source_quarantined", ("sdn",)] == 1
     assert samples["medlive_step_overdue", ("harvest:sdn",)] == 1
     assert samples["medlive_step_failed", ("harvest:sdn",)] == 1
