@@ -5,6 +5,7 @@ from functools import partial
 from pathlib import Path
 
 import psycopg
+import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from medlive.config import Settings
@@ -55,8 +56,9 @@ async def test_it_counts_what_the_database_holds(database: Database, database_ur
 
 
 async def test_a_missed_week_a_failed_step_a_quarantine_and_a_circuit_show(
-    database: Database, database_url: str, tmp_path: Path
+    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     endpoint = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
     settings = Settings.model_validate({"home": tmp_path, "roles": {"screener": endpoint}})
     long_ago = datetime.now(UTC) - timedelta(days=30)
