@@ -1,6 +1,8 @@
 """The only now(): aware, in UTC, whole seconds where a person reads it."""
 
+import math
 from datetime import UTC, date, datetime
+from email.utils import parsedate_to_datetime
 
 
 def now() -> datetime:
@@ -21,3 +23,16 @@ def parse_moment(text: str) -> datetime:
     """
     moment = datetime.fromisoformat(text)
     return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment
+
+
+def parse_retry_after(value: str) -> float | None:
+    """Seconds that a Retry-After header asks for, as a number or a date; None where it says nothing usable."""
+    try:
+        seconds = float(value)
+    except ValueError:
+        try:
+            moment = parsedate_to_datetime(value)
+        except (ValueError, OverflowError):
+            return None
+        seconds = ((moment if moment.tzinfo else moment.replace(tzinfo=UTC)) - now()).total_seconds()
+    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -6,14 +6,11 @@ and what is made of it, is tabled in docs/endpoints.md and tests/unit/llm/test_d
 """
 
 import asyncio
-import math
 import random
 import re
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
@@ -23,7 +20,7 @@ import httpx2
 from pydantic import SecretStr
 from yarl import URL
 
-from medlive.clock import now
+from medlive.clock import parse_retry_after
 from medlive.digest import canonical_json
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.budget import BudgetSpent, pay_again
@@ -486,20 +483,5 @@ def _filter_message(status: int, headers: Mapping[str, str], raw: bytes) -> str:
     broke = not _NO_MONEY.isdisjoint(codes) or any(words in text.casefold() for words in _NO_MONEY_WORDS)
     if (status in _RETRIED or status >= 500) and not broke:
         ended = Ended.LIMITED if status == 429 else Ended.OVERLOADED if status in _OVERLOADED else Ended.OTHER
-        raise _TroubleError(f"status {status}: {text}", ended, _retry_after(headers))
+        raise _TroubleError(f"status {status}: {text}", ended, parse_retry_after(headers.get("retry-after", "")))
     raise _RejectedError(status, "insufficient_quota" if broke else next(iter(codes), ""), text, param)
-
-
-def _retry_after(headers: Mapping[str, str]) -> float | None:
-    """Seconds that a Retry-After header asks for, as a number or a date; None where it says nothing usable."""
-    value = headers.get("retry-after", "").strip()
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            moment = parsedate_to_datetime(value)
-        except (ValueError, OverflowError):
-            return None
-        moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-        seconds = (moment - now()).total_seconds()
-    return max(0.0, seconds) if math.isfinite(seconds) else None

@@ -11,8 +11,6 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from datetime import UTC
-from email.utils import parsedate_to_datetime
 from functools import cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
@@ -20,7 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import httpx2
 
-from medlive.clock import now
+from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
@@ -221,7 +219,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                     host.failures = 0
                     return response
                 failure = temporary
-                if (seconds := _retry_after_s(response)) is not None:
+                if (seconds := parse_retry_after(response.headers.get("retry-after", ""))) is not None:
                     host.next_at = max(host.next_at, asyncio.get_running_loop().time() + seconds)
             failures[failure.reason] += 1
             if not self._may_retry(failure.reason, failures, request):
@@ -394,19 +392,6 @@ def _parsed(url: str) -> httpx2.URL:
     if (urlsplit(url).hostname or "") not in names or address.userinfo:
         raise HostRefused(url, f"its host can also be read as {address.host}")
     return address
-
-
-def _retry_after_s(response: Fetched) -> float | None:
-    """Parse a Retry-After header, a number of seconds or a date; None if absent or invalid."""
-    value = response.headers.get("retry-after", "").strip()
-    if value.isascii() and value.isdigit() and len(value) < 10:
-        return float(value)
-    try:
-        moment = parsedate_to_datetime(value)
-    except (ValueError, OverflowError):
-        return None
-    moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - now()).total_seconds())
 
 
 def _is_loopback_name(host: str) -> bool:
