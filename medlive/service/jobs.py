@@ -2,7 +2,7 @@
 
 A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
 a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than
-STALLED_AFTER_S.
+STALLED_AFTER_S, and none has come for CONFIRM_S more.
 """
 
 import asyncio
@@ -38,6 +38,9 @@ EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
 HEARTBEAT_S = 3.0
+CONFIRM_S = 2 * HEARTBEAT_S
+"""How long a worker that looks dead may still show a heartbeat: after a jump of the clock all look so."""
+NEVER_S = 10 * 365 * 86_400.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
@@ -301,7 +304,8 @@ async def _run(
     worker = Worker(
         app, queues=[*queues], concurrency=concurrency, wait=wait, listen_notify=wait,
         install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
-        stalled_worker_timeout=STALLED_AFTER_S, additional_context=dict(works),
+        # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
+        stalled_worker_timeout=NEVER_S, additional_context=dict(works),
         abort_job_polling_interval=ABORT_POLL_S,
     )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
@@ -329,7 +333,15 @@ async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> No
 
 
 async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    for job in await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_AFTER_S):
-        if job.queue in queues:
-            await _uncount_attempt(app, job)
-            await app.job_manager.retry_job(job, retry_at=AT_ONCE)
+    async def left() -> dict[int | None, Job]:
+        stalled = await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_AFTER_S)
+        return {job.id: job for job in stalled if job.queue in queues}
+
+    jobs = await left()
+    if any(job.worker_id is not None for job in jobs.values()):
+        await asyncio.sleep(CONFIRM_S)
+        still = await left()
+        jobs = {number: job for number, job in jobs.items() if number in still}
+    for job in jobs.values():
+        await _uncount_attempt(app, job)
+        await app.job_manager.retry_job(job, retry_at=AT_ONCE)

@@ -1,13 +1,15 @@
 """Jobs deferred in a caller's transaction: many at once, and once however many ask."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import itertools
+from collections.abc import Awaitable, Callable, Iterable
 from datetime import timedelta
 from functools import partial
 
 import psycopg
 import pytest
 from procrastinate import App
+from procrastinate.jobs import Job
 from sqlalchemy import text
 
 from medlive.clock import now
@@ -177,6 +179,59 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
         ended.set()
         await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
         assert await app.job_manager.list_jobs_async() == []
+
+
+async def test_a_clock_that_jumps_ends_no_living_worker_and_takes_no_job_from_it(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("medlive.service.jobs.HEARTBEAT_S", 600.0)  # heartbeats come from `beat` alone
+    monkeypatch.setattr("medlive.service.jobs.CONFIRM_S", 0.0)
+    begun, released, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    done: list[int] = []
+    ages = itertools.cycle([timedelta(hours=1), timedelta(0)])
+
+    async def beat() -> None:
+        async with database.begin() as session:
+            query = text("UPDATE procrastinate_workers SET last_heartbeat = now() - CAST(:age AS interval)")
+            await session.execute(query, {"age": next(ages)})
+
+    async def work(revision: int) -> None:
+        done.append(revision)
+        begun.set()
+        await released.wait()
+
+    async def work_elsewhere(revision: int) -> None:
+        done.append(revision)
+        released.set()
+
+    async with open_app(database).open_async() as app, open_app(database).open_async() as other:
+        look = other.job_manager.get_stalled_jobs
+
+        async def look_and_beat(seconds_since_heartbeat: float) -> Iterable[Job]:
+            found = await look(seconds_since_heartbeat=seconds_since_heartbeat)
+            await beat()
+            return found
+
+        monkeypatch.setattr(other.job_manager, "get_stalled_jobs", look_and_beat)
+        async with asyncio.timeout(LIMIT_S):
+            async with database.begin() as session:
+                await defer_revisions(app, session, [1])
+            living = asyncio.create_task(
+                run_until_stopped(app, database, {CURATE: work}, [Queue.CURATE], concurrency=1, stop=stop)
+            )
+            await begun.wait()
+            await beat()  # the clock jumps by an hour, between two heartbeats
+            works = {CURATE: work_elsewhere}
+            await run_until_drained(other, database, works, concurrency=1, on_wait=lambda _: released.set())
+            assert done == [1]
+            begun.clear()
+            async with database.begin() as session:
+                await defer_revisions(app, session, [2])
+            seen = asyncio.create_task(begun.wait())
+            await asyncio.wait([living, seen], return_when=asyncio.FIRST_COMPLETED)
+            stop.set()
+            await living
+        assert done == [1, 2]
 
 
 async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
