@@ -274,18 +274,18 @@ def run_filters(url: str, batch: int, kill_at: int | None = None) -> None:
 async def test_two_processes_accept_one_of_each_pair_and_a_kill_loses_nothing(
     database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    threads = mixture(120)
+    threads = mixture(70)
     expected = by_brute_force(threads)
     await saved(database, threads)
     processes = multiprocessing.get_context("spawn")
-    killed = processes.Process(target=run_filters, args=(database_url, 20, 70))
+    killed = processes.Process(target=run_filters, args=(database_url, 10, 35))
     killed.start()
     await asyncio.to_thread(killed.join)
     assert killed.exitcode == -signal.SIGKILL
-    assert len(answers(database_url)) == 60  # whole batches
+    assert len(answers(database_url)) == 30  # whole batches
     beside = processes.Process(target=run_filters, args=(database_url, 2))
     beside.start()
-    while not rows(database_url, "SELECT 1 FROM filter_results OFFSET 60"):
+    while not rows(database_url, "SELECT 1 FROM filter_results OFFSET 30"):
         assert beside.is_alive()
         await asyncio.sleep(0.01)
     monkeypatch.setattr(filtering, "BATCH", 3)
