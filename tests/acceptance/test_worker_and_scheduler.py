@@ -8,6 +8,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import httpx2
 import psycopg
 import pytest
 
@@ -31,6 +32,13 @@ FOREVER = {
 }
 MONDAY = datetime(2026, 11, 16, tzinfo=UTC)
 WEEK, NEXT = iso_week(MONDAY), iso_week(MONDAY + timedelta(days=7))
+
+
+def _is_ready(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+    except httpx2.TransportError:
+        return False
 
 
 def _wait(instance: Instance, query: str, wanted: object) -> None:
@@ -208,7 +216,10 @@ async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: N
     assert [t.state for t in await second] == [StepOutcome.SKIPPED] * 4
 
 
-def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(tmp_path: Path) -> None:
+def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(
+    tmp_path: Path, free_tcp_port_factory: Callable[[], int]
+) -> None:
+    port = free_tcp_port_factory()
     home = tmp_path / "home"
     home.mkdir()
     tmp_path.chmod(0o755)
@@ -217,9 +228,11 @@ def test_a_killed_database_costs_a_line_and_they_go_on_when_it_is_back(tmp_path:
     begun = "SELECT count(*) FROM pipeline_runs WHERE command = 'worker'"
     active = "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 1835361356"
     try:
-        started = {name: instance.start(*words) for name, words in FOREVER.items()}
+        commands = {**FOREVER, "web": ("serve", "--port", str(port))}
+        started = {name: instance.start(*words) for name, words in commands.items()}
         _wait(instance, begun, 1)
         _wait(instance, active, True)
+        wait_until(lambda: _is_ready(port))
         server = embedded.status(home)
         assert server is not None
         os.kill(server.pid, signal.SIGKILL)
