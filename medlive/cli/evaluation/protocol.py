@@ -89,10 +89,11 @@ def run(
     from medlive.evaluation.protocols.model import Findings, Subject
     from medlive.evaluation.protocols.registry import make_protocol
     from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.score import labelled
     from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    material = [Subject.of(load_graded(path, judge=judge)) for path in runs]
+    material = [Subject.of(run) for run in labelled([load_graded(path, judge=judge) for path in runs])]
     if not protocol.asks:
         _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
         return
@@ -201,6 +202,8 @@ def errors(
     if out.exists():
         raise UsageError(f"{out} exists", hint="name a new file")
     made, notes = plant(load_cases(cases).cases, seed=seed)
+    if not made:
+        raise UsageError(f"no error can be planted in the advice of {cases}")
     rows = [{name: value for name, value in case.row().items() if name in _WRITTEN and value} for case in made]
     with writing(out):
         out.parent.mkdir(parents=True, exist_ok=True)
@@ -211,13 +214,16 @@ def errors(
 
 
 def _options(given: list[str]) -> dict[str, Any]:
-    """NAME=VALUE as a mapping; a name that is given several times has a list. Raises UsageError."""
+    """NAME=VALUE as a mapping; a value that begins with [ is a JSON list. Raises UsageError."""
     found: dict[str, Any] = {}
     for one in given:
         name, sign, value = one.partition("=")
         if not sign:
             raise UsageError(f"--set takes NAME=VALUE, not {one!r}")
-        found[name.replace("-", "_")] = json.loads(value) if value.startswith("[") else value
+        try:
+            found[name.replace("-", "_")] = json.loads(value) if value.startswith("[") else value
+        except ValueError as exc:
+            raise UsageError(f"--set {name} is not a JSON list: {exc}") from exc
     return found
 
 

@@ -146,7 +146,8 @@ class Checklist(Protocol):
 
     def _requirements(self, case: EvaluationCase) -> tuple[list[str], list[str]]:
         if {c.axis for c in case.criteria} <= {CORE, SECONDARY}:
-            return ([c.criterion for c in case.criteria if c.axis == level] for level in (CORE, SECONDARY))  # type: ignore[return-value]
+            core, secondary = ([c.criterion for c in case.criteria if c.axis == one] for one in (CORE, SECONDARY))
+            return core, secondary
         positive = [c for c in case.criteria if c.points > 0]
         core = [c.criterion for c in positive if c.points >= self.core_points]
         return core, [c.criterion for c in positive if c.points < self.core_points]

@@ -10,6 +10,7 @@ import re
 import sqlite3
 import time
 from collections import Counter
+from contextlib import closing
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
@@ -103,7 +104,8 @@ class QueryState(StrEnum):
 
 
 def query_of(text: str) -> str | None:
-    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None: it abstains."""
+    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None, an abstention, where
+    there is none."""
     if _ABSTAINS.match(text):
         return None
     found = list(_QUERY.finditer(text))
@@ -116,12 +118,12 @@ def run_query(database: Path, query: str, *, seconds: float = 5.0) -> Counter[tu
     The file is opened read-only and for one statement; functions that reach beyond it are not there. Raises
     sqlite3.Error for what does not run, takes longer, or returns more than 10,000 rows.
     """
-    with sqlite3.connect(f"{database.absolute().as_uri()}?mode=ro&immutable=1", uri=True) as connection:
+    place = f"{database.absolute().as_uri()}?mode=ro&immutable=1"
+    with closing(sqlite3.connect(place, uri=True)) as connection:
         connection.set_authorizer(_only_reads)
         end = time.monotonic() + seconds
         connection.set_progress_handler(lambda: time.monotonic() > end, 10_000)
         rows = connection.execute(query).fetchmany(MOST_ROWS + 1)
-    connection.close()
     if len(rows) > MOST_ROWS:
         raise sqlite3.DataError(f"more than {MOST_ROWS} rows")
     return Counter(tuple(_plain(value) for value in row) for row in rows)
@@ -174,7 +176,7 @@ class Query(Protocol):
             rows.append([run.label, len(states), figures[run.label], *(counts[s] for s in QueryState),
                          len(run.cases) - len(states)])  # fmt: skip
         titles = ("model", "answers", f"RS({self.penalty:g})", *QueryState, "unanswered")
-        note = "A reference without a query cannot be answered: to abstain is right there, and 0 points elsewhere."
+        note = "An answer without a query abstains: right where the reference has none, and 0 points elsewhere."
         return Results([Table("Queries", titles, rows, note)], figures)
 
     def _points(self, state: QueryState, answerable: bool) -> float:

@@ -5,6 +5,7 @@ what is open. What could not be had is never a figure: an answer that is missing
 a usable reply ungraded, and a model without any case that counts NA (None).
 """
 
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -177,7 +178,7 @@ class Side(StrEnum):
     ACTIVE = "active safety"
 
 
-class Protocol(BaseModel):
+class Protocol(BaseModel, ABC):
     """A method of evaluation. Its fields are its options, described and checked."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
@@ -193,9 +194,9 @@ class Protocol(BaseModel):
     """What the figure, 0 to 1, is compared with in a portfolio; None: with nothing."""
 
     @classmethod
+    @abstractmethod
     def fits(cls, material: Material) -> bool:
         """Whether these runs are of the kind that it works on: what a portfolio asks before it applies it."""
-        raise NotImplementedError
 
     def questions(self, material: Material, found: Findings) -> Iterable[Question]:
         """All questions that can be asked, given what was found: again whenever something was.
@@ -204,9 +205,9 @@ class Protocol(BaseModel):
         """
         return ()
 
+    @abstractmethod
     def results(self, material: Material, found: Findings) -> Results:
         """The tables. Raises UsageError for material that the protocol cannot work on."""
-        raise NotImplementedError
 
 
 def is_planted(case: EvaluationCase) -> bool:

@@ -55,7 +55,7 @@ class PairReply(BaseModel):
 
 
 def check_pair(reply: PairReply) -> str | None:
-    """What is wrong with a reply: a preference that every criterion speaks against."""
+    """What is wrong with a reply: a preference that no criterion shares, while one speaks for the other side."""
     sides = {getattr(reply, name) for name in CRITERIA}
     if reply.better != "equal" and reply.better not in sides and sides != {"equal"}:
         return f"better is {reply.better!r}, and no criterion is"

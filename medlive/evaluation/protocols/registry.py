@@ -21,11 +21,11 @@ PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _K
 
 
 def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
-    """The protocol of that name with these options, texts as a command line gives them. Raises UsageError."""
+    """The protocol of that name with these options, numbers as texts too. Raises UsageError."""
     if (kind := PROTOCOLS.get(name)) is None:
         raise UsageError(f"there is no protocol {name!r}", hint=f"there are {', '.join(PROTOCOLS)}")
     try:
-        return kind.model_validate_strings(dict(options))
+        return kind.model_validate(dict(options))
     except ValidationError as exc:
         known = ", ".join(kind.model_fields) or "none"
         raise UsageError(f"--set {first_fault(exc)}", hint=f"{name} has the options {known}") from exc
@@ -34,11 +34,18 @@ def make_protocol(name: str, options: Mapping[str, Any]) -> Protocol:
 def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Material]]:
     """Every protocol, with its standard options, and the subjects that it fits, a task for each set of cases.
 
-    A task is named after its protocol, and after a number too where several sets of cases fit it.
+    A task is named after its protocol, and after a number too where several sets of cases fit it. Raises
+    UsageError for two runs of one model on the same cases.
     """
     sets: dict[tuple[str, ...], list[Subject]] = {}
     for subject in subjects:
         sets.setdefault(tuple(case.case_id for case in subject.cases), []).append(subject)
+    for material in sets.values():
+        labels = [subject.label for subject in material]
+        if twice := [label for label in labels if labels.count(label) > 1]:
+            raise UsageError(
+                f"several runs of {twice[0]} are on the same cases", hint="name one run of each model"
+            )
     for name, kind in PROTOCOLS.items():
         fitted = [material for material in sets.values() if kind.fits(material)]
         for place, material in enumerate(fitted, start=1):

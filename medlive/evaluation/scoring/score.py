@@ -166,7 +166,7 @@ def score_runs(
     if len(engines) > 1:
         hint = "score them apart, or choose one grader with --judge"
         raise UsageError(f"the runs were graded by different engines: {', '.join(engines)}", hint=hint)
-    runs = _labelled(runs)
+    runs = labelled(runs)
     whole = [run.run.cases for run in runs]
     runs = runs if errata is None else _after_errata(runs, errata)
     if window != ALWAYS:
@@ -219,7 +219,8 @@ def _only(shared: set[str], scored: Sequence[Sequence[CaseScore]]) -> list[tuple
     return [tuple(c for c in cases if c.case.case_id in shared) for cases in scored]
 
 
-def _labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
+def labelled(runs: Sequence[GradedRun]) -> list[GradedRun]:
+    """The runs with labels of their own; those of one model have their folder's name as well."""
     names = Counter(run.label for run in runs)
     out: list[GradedRun] = []
     taken: set[str] = set()

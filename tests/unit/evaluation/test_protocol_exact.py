@@ -8,10 +8,11 @@ import pytest
 
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.model import Answer, AnswerState
+from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.exact import Number, Query, close, final_number, query_of, run_query
 from medlive.evaluation.protocols.model import Findings, Side, Subject
 from medlive.evaluation.protocols.portfolio import portfolio, ranks
-from medlive.evaluation.protocols.registry import make_protocol
+from medlive.evaluation.protocols.registry import fitting, make_protocol
 from medlive.llm.engine import EngineIdentity
 from tests.unit.evaluation.conftest import make_cases
 
@@ -109,6 +110,7 @@ def test_a_reference_that_cannot_be_run_is_named(database: Path) -> None:
 
 def test_options_are_checked_and_named() -> None:
     assert make_protocol("number", {"tolerance": "0.1"}) == Number(tolerance=0.1)
+    assert make_protocol("coverage", {"people": ["a"]}) == Coverage(people=("a",))
     for name, options, words in (
         ("number", {"tolerance": "2"}, "tolerance"), ("query", {}, "database"), ("number", {"x": "1"}, "x"),
         ("no", {}, "no protocol"),
@@ -141,3 +143,10 @@ def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
     alike = tables["How alike tasks rank models (Spearman)"].rows
     assert alike[0][1] == pytest.approx(1)
     assert alike[2][1] is None  # two models are too few
+
+
+def test_two_runs_of_one_model_on_the_same_cases_are_not_one() -> None:
+    one = subject([("500 mg", "500 mg")])
+    with pytest.raises(UsageError, match="several runs of m are on the same cases"):
+        list(fitting([one, one]))
+    assert {name for name, _, _ in fitting([one])} == {"checklist", "cross-examination"}
