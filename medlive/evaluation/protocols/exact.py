@@ -104,8 +104,7 @@ class QueryState(StrEnum):
 
 
 def query_of(text: str) -> str | None:
-    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None, an abstention, where
-    there is none."""
+    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None: an abstention."""
     if _ABSTAINS.match(text):
         return None
     found = list(_QUERY.finditer(text))
