@@ -30,8 +30,15 @@ from medlive.evaluation.protocols.model import (
 from medlive.text.quantities import Quantity, measured, numbers
 
 _ANSWER: Final = re.compile(r"(?:answer|答案|结果)\s*(?:is|为|是)?\s*[:：=]?\s*(.*)", re.IGNORECASE)
-_QUERY: Final = re.compile(r"```(?:sql)?\s*(.*?)```|\b((?:select|with)\b.*)", re.IGNORECASE | re.DOTALL)
-_ABSTAINS: Final = re.compile(r"^\W*(?:null|none|n/?a|cannot be answered|unanswerable|无法回答)\b", re.IGNORECASE)
+_BLOCK: Final = re.compile(r"```(?:sql)?\s*(.*?)```", re.IGNORECASE | re.DOTALL)
+_BARE: Final = re.compile(
+    r"\b(?:select\b|with\s+(?:recursive\s+)?\w+[^.]*?\bas\s*\().*", re.IGNORECASE | re.DOTALL
+)
+_ABSTAINS: Final = re.compile(
+    r"^\W*(?:null|none|n/?a|unanswerable)\W*$|\b(?:can ?not|can['’]t) be answered\b|[无無不][法能]回答",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""A line that says nothing else, or the words anywhere."""
 MOST_ROWS: Final = 10_000
 
 
@@ -104,11 +111,16 @@ class QueryState(StrEnum):
 
 
 def query_of(text: str) -> str | None:
-    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; None: an abstention."""
-    if _ABSTAINS.match(text):
-        return None
-    found = list(_QUERY.finditer(text))
-    return (found[-1][1] or found[-1][2] or "").strip().rstrip(";") or None if found else None
+    """The query of an answer: its last fenced block, or what begins with SELECT or WITH; "" for one that says that
+    there is none (null, "cannot be answered"); None where it does neither."""
+    blocks = _BLOCK.findall(text)
+    text = blocks[-1] if blocks else text
+    bare = _BARE.search(text)
+    # A query may hold the words, or a line NULL.
+    if _ABSTAINS.search(text[: bare.start()] if bare else text):
+        return ""
+    query = text if blocks else bare[0] if bare else ""
+    return query.strip().rstrip(";") or None
 
 
 def run_query(database: Path, query: str, *, seconds: float = 5.0) -> Counter[tuple[object, ...]]:
@@ -175,7 +187,10 @@ class Query(Protocol):
             rows.append([run.label, len(states), figures[run.label], *(counts[s] for s in QueryState),
                          len(run.cases) - len(states)])  # fmt: skip
         titles = ("model", "answers", f"RS({self.penalty:g})", *QueryState, "unanswered")
-        note = "An answer without a query abstains: right where the reference has none, and 0 points elsewhere."
+        note = (
+            "An answer that says that there is no query abstains: right where the reference does, and 0 points "
+            "elsewhere. One without a query that does not say so is wrong."
+        )
         return Results([Table("Queries", titles, rows, note)], figures)
 
     def _points(self, state: QueryState, answerable: bool) -> float:
@@ -186,10 +201,12 @@ class Query(Protocol):
     def _state(self, case_id: str, reference: str, response: str) -> tuple[QueryState, bool]:
         """What came of an answer, and whether its case can be answered."""
         wanted, given = query_of(reference), query_of(response)
-        if given is None:
-            return QueryState.ABSTAINED, wanted is not None
         if wanted is None:
-            return QueryState.WRONG, False
+            raise BadInput(f"case {case_id}: the reference is neither a query nor null")
+        if given == "":
+            return QueryState.ABSTAINED, bool(wanted)
+        if not given or not wanted:
+            return QueryState.WRONG, bool(wanted)
         try:
             expected = run_query(self.database, wanted, seconds=self.seconds)
         except sqlite3.Error as exc:

@@ -75,12 +75,14 @@ def test_reliability_scores_by_hand(database: Path) -> None:
         (wanted, "null"),  # abstained without need
         ("null", "Cannot be answered from these tables."),  # abstained rightly
         ("null", "SELECT 1"),  # answered what has no answer
+        (wanted, "There are two patients of that age."),  # neither a query nor an abstention
+        ("null", "I have looked at the tables."),
     ])  # fmt: skip
     soft = Query(database=database).results([model], NOBODY)
-    assert soft.figures["m"] == pytest.approx(2 / 6)
-    assert soft.tables[0].rows[0][3:] == [1, 2, 1, 2, 0]
+    assert soft.figures["m"] == pytest.approx(2 / 8)
+    assert soft.tables[0].rows[0][3:] == [1, 4, 1, 2, 0]
     hard = Query(database=database, penalty=1).results([model], NOBODY)
-    assert hard.figures["m"] == pytest.approx((2 - 3) / 6)
+    assert hard.figures["m"] == pytest.approx((2 - 5) / 8)
 
 
 @pytest.mark.parametrize(
@@ -105,7 +107,22 @@ def test_a_reference_that_cannot_be_run_is_named(database: Path) -> None:
         Query(database=database).results([subject([("SELECT x FROM y", "SELECT 1")])], NOBODY)
     with pytest.raises(BadInput, match="not a file"):
         Query(database=database / "x").results([], NOBODY)
-    assert query_of("I would run select 1") == "select 1"
+    with pytest.raises(BadInput, match="neither a query nor null"):
+        Query(database=database).results([subject([("two", "SELECT 1")])], NOBODY)
+
+
+@pytest.mark.parametrize(
+    ("text", "query"),
+    [
+        ("I would run select 1", "select 1"), ("with x as (select 1) select y;", "with x as (select 1) select y"),
+        ("```sql\nSELECT 1,\nNULL\n```", "SELECT 1,\nNULL"), ("It cannot be answered: select is vague.", ""),
+        ("Null.", ""), ("```\nnull\n```", ""),
+        ("This question cannot be answered with the given tables.", ""), ("根据这些表无法回答这个问题", ""),
+        ("None of them smokes; I looked with care.", None), ("", None),
+    ],
+)  # fmt: skip
+def test_a_query_an_abstention_or_neither(text: str, query: str | None) -> None:
+    assert query_of(text) == query
 
 
 def test_options_are_checked_and_named() -> None:
