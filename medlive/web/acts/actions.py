@@ -1,8 +1,8 @@
 """The acts that a page offers, and what each does."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field, replace
-from typing import Final
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from medlive.curation.chain import RERUNS
 from medlive.curation.model import Stage
@@ -87,125 +87,53 @@ class Asked:
 
 async def perform(kind: str, act: str, asked: Asked) -> None:
     """Do what is asked. Raises UsageError for an act that there is not, and whatever the act raises."""
-    if (does := _ACTS.get((kind, act))) is None:
+    from medlive.service.curation import review
+    from medlive.service.harvest import takedown
+    from medlive.service.harvest.harvest import lift_source_quarantine as lift
+    from medlive.service.release import withdraw
+
+    database, settings, subject = asked.site.database, asked.site.settings, asked.subject
+    why: dict[str, Any] = {"reason": asked.reason, "by": asked.by}
+    part = why | {"criterion_id": asked.criterion or None}
+
+    async def curate_again() -> None:
+        stage = Stage(_one_of("stage", asked.stage, RERUNS)) if asked.stage else None
+        thread = asked.thread if kind == "thread" else await review.thread_of_case(database, subject)
+        await review.curate_again(database, *thread, stage=stage, **why)
+
+    acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
+        ("case", Act.APPROVE): lambda: review.decide_case(database, subject, ReviewAction.APPROVE, **why),
+        ("case", Act.REJECT): lambda: review.decide_case(database, subject, ReviewAction.REJECT, **why),
+        ("case", Act.CONFIRM): lambda: review.confirm_case(database, subject, **why),
+        ("case", Act.CURATE_AGAIN): curate_again,
+        ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),
+        ("case", Act.REDACT): lambda: review.redact_case(database, subject, asked.words, **why),
+        ("case", Act.WITHDRAW): lambda: withdraw.withdraw(
+            database, settings, subject, WithdrawalKind(_one_of("kind of withdrawal", asked.kind, KINDS)), **part
+        ),
+        ("case", Act.REINSTATE): lambda: withdraw.reinstate(database, settings, subject, **part),
+        ("thread", Act.CONFIRM): lambda: review.confirm_rejection(database, *asked.thread, **why),
+        ("thread", Act.OVERRULE): lambda: review.overrule_rejection(database, *asked.thread, **why),
+        ("thread", Act.CURATE_AGAIN): curate_again,
+        ("thread", Act.TAKE_DOWN): lambda: takedown.take_down(database, settings, *asked.thread, **why),
+        ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(database, *asked.thread, **why),
+        ("source", Act.LIFT_QUARANTINE): lambda: lift(database, subject, compare_anew=False, **why),
+        ("dispute", Act.RESOLVE): lambda: review.resolve_dispute(
+            database, _number(subject), asked.reason, by=asked.by
+        ),
+    }
+    if (does := acts.get((kind, act))) is None:
         raise UsageError(f"unknown act {act[:40]!r}")
-    await does(replace(asked, criterion=asked.criterion or None))
+    await does()
 
 
-async def _decide(asked: Asked, action: ReviewAction) -> None:
-    from medlive.service.curation.review import decide_case
-
-    await decide_case(asked.site.database, asked.subject, action, asked.reason, by=asked.by)
-
-
-async def _confirm_case(asked: Asked) -> None:
-    from medlive.service.curation.review import confirm_case
-
-    await confirm_case(asked.site.database, asked.subject, asked.reason, by=asked.by)
+def _one_of(what: str, name: str, known: Collection[str]) -> str:
+    if name not in known:
+        raise UsageError(f"unknown {what} {name[:40]!r}")
+    return name
 
 
-async def _curate_case_again(asked: Asked) -> None:
-    from medlive.service.curation.review import thread_of_case
-
-    thread = await thread_of_case(asked.site.database, asked.subject)
-    await _curate_again(replace(asked, subject="/".join(thread)))
-
-
-async def _dispute(asked: Asked) -> None:
-    from medlive.service.curation.review import dispute_case
-
-    await dispute_case(asked.site.database, asked.subject, asked.reason, criterion_id=asked.criterion, by=asked.by)
-
-
-async def _redact(asked: Asked) -> None:
-    from medlive.service.curation.review import redact_case
-
-    await redact_case(asked.site.database, asked.subject, asked.words, asked.reason, by=asked.by)
-
-
-async def _withdraw(asked: Asked) -> None:
-    from medlive.service.release.withdraw import withdraw
-
-    if asked.kind not in KINDS:
-        raise UsageError(f"unknown kind of withdrawal {asked.kind[:40]!r}")
-    site, kind = asked.site, WithdrawalKind(asked.kind)
-    await withdraw(
-        site.database, site.settings, asked.subject, kind, asked.reason, criterion_id=asked.criterion, by=asked.by
-    )
-
-
-async def _reinstate(asked: Asked) -> None:
-    from medlive.service.release.withdraw import reinstate
-
-    site = asked.site
-    await reinstate(
-        site.database, site.settings, asked.subject, asked.reason, criterion_id=asked.criterion, by=asked.by
-    )
-
-
-async def _confirm_thread(asked: Asked) -> None:
-    from medlive.service.curation.review import confirm_rejection
-
-    await confirm_rejection(asked.site.database, *asked.thread, asked.reason, by=asked.by)
-
-
-async def _overrule(asked: Asked) -> None:
-    from medlive.service.curation.review import overrule_rejection
-
-    await overrule_rejection(asked.site.database, *asked.thread, asked.reason, by=asked.by)
-
-
-async def _curate_again(asked: Asked) -> None:
-    from medlive.service.curation.review import curate_again
-
-    if asked.stage and asked.stage not in RERUNS:
-        raise UsageError(f"unknown stage {asked.stage[:40]!r}")
-    stage = Stage(asked.stage) if asked.stage else None
-    await curate_again(asked.site.database, *asked.thread, asked.reason, stage=stage, by=asked.by)
-
-
-async def _take_down(asked: Asked) -> None:
-    from medlive.service.harvest.takedown import take_down
-
-    await take_down(asked.site.database, asked.site.settings, *asked.thread, asked.reason, by=asked.by)
-
-
-async def _lift_takedown(asked: Asked) -> None:
-    from medlive.service.harvest.takedown import allow_return
-
-    await allow_return(asked.site.database, *asked.thread, asked.reason, by=asked.by)
-
-
-async def _resolve(asked: Asked) -> None:
-    from medlive.service.curation.review import resolve_dispute
-
-    if not asked.subject.isdecimal() or len(asked.subject) > 9:
-        raise UsageError(f"unknown dispute {asked.subject[:40]!r}")
-    await resolve_dispute(asked.site.database, int(asked.subject), asked.reason, by=asked.by)
-
-
-async def _lift(asked: Asked) -> None:
-    from medlive.service.harvest.harvest import lift_source_quarantine
-
-    await lift_source_quarantine(
-        asked.site.database, asked.subject, compare_anew=False, reason=asked.reason, by=asked.by
-    )
-
-
-_ACTS: Final[Mapping[tuple[str, str], Callable[[Asked], Awaitable[None]]]] = {
-    ("case", Act.APPROVE): lambda asked: _decide(asked, ReviewAction.APPROVE),
-    ("case", Act.REJECT): lambda asked: _decide(asked, ReviewAction.REJECT),
-    ("case", Act.CONFIRM): _confirm_case,
-    ("case", Act.CURATE_AGAIN): _curate_case_again,
-    ("case", Act.DISPUTE): _dispute,
-    ("case", Act.REDACT): _redact,
-    ("case", Act.WITHDRAW): _withdraw,
-    ("case", Act.REINSTATE): _reinstate,
-    ("thread", Act.CONFIRM): _confirm_thread,
-    ("thread", Act.OVERRULE): _overrule,
-    ("thread", Act.CURATE_AGAIN): _curate_again,
-    ("thread", Act.TAKE_DOWN): _take_down,
-    ("thread", Act.LIFT_TAKEDOWN): _lift_takedown,
-    ("source", Act.LIFT_QUARANTINE): _lift,
-    ("dispute", Act.RESOLVE): _resolve,
-}
+def _number(text: str) -> int:
+    if not text.isdecimal() or len(text) > 9:
+        raise UsageError(f"unknown dispute {text[:40]!r}")
+    return int(text)
