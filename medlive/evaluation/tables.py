@@ -12,6 +12,8 @@ from medlive.errors import BadInput
 FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
 )
+MOST_FAULTS: Final = 5
+"""How many faults an error message lists; the others are counted."""
 _PACKED: Final = {
     b"PK\x03\x04": "a workbook or an archive", b"\xd0\xcf\x11\xe0": "a workbook", b"\x1f\x8b": "compressed (gzip)",
     b"BZh": "compressed (bzip2)", b"\xfd7zXZ": "compressed (xz)", b"\x28\xb5\x2f\xfd": "compressed (zstd)",
@@ -45,7 +47,15 @@ def decode_text(data: bytes, name: str) -> tuple[str, bool]:
     ) from first
 
 
-def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
+def list_faults(faults: Sequence[str]) -> str:
+    """The first faults and the number of others, for an error message."""
+    more = len(faults) - MOST_FAULTS
+    return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def read_table(
+    text: str, name: str, needed: Sequence[str], hint: str = FORMAT_HINT
+) -> Iterator[tuple[str, Mapping[str, Any] | str]]:
     """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
 
     Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
@@ -54,12 +64,13 @@ def read_table(text: str, name: str, needed: Sequence[str]) -> Iterator[tuple[st
         text: The file's text.
         name: The file's name, for messages.
         needed: The columns that CSV must have, or their alternatives: "case_id|item".
+        hint: What an error about the columns says of the format.
 
     Raises:
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.
     """
     if not text.lstrip().startswith(("{", "[")):
-        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed))
+        yield from ((f"line {line}", row) for line, row in csv_rows(text, name, needed, hint=hint))
         return
     value = _json(text)
     if isinstance(value, ValueError):
@@ -92,7 +103,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def csv_rows(
-    text: str, name: str, needed: Sequence[str], *, fold: bool = True
+    text: str, name: str, needed: Sequence[str], *, fold: bool = True, hint: str = FORMAT_HINT
 ) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Yield the rows of CSV, without empty lines and a spreadsheet's first line `sep=;`.
 
@@ -109,7 +120,7 @@ def csv_rows(
     line = 1 + before
     try:
         columns = [column.strip().lower() if fold else column.strip() for column in next(reader, [])]
-        _check_columns(columns, needed, f"{name}: line {line}")
+        _check_columns(columns, needed, f"{name}: line {line}", hint)
         line = reader.line_num + 1 + before
         for fields in reader:
             # Ignore trailing delimiters.
@@ -123,9 +134,9 @@ def csv_rows(
         raise BadInput(f"{name}: line {line}: {why}") from exc
 
 
-def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str) -> None:
+def _check_columns(columns: Sequence[str], needed: Sequence[str], where: str, hint: str) -> None:
     if absent := [one.split("|")[0] for one in needed if not set(one.split("|")) & set(columns)]:
-        hint = f"the columns are {', '.join(columns)[:200]}; {FORMAT_HINT}"
-        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=hint)
+        given = f"the columns are {', '.join(columns)[:200]}; {hint}"
+        raise BadInput(f"{where}: no column {', '.join(absent)}", hint=given)
     if len(set(columns) - {""}) < sum(map(bool, columns)):
         raise BadInput(f"{where}: two columns have the same name")

@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 
 from medlive.digest import digest_json
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import list_faults
 from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
-from medlive.evaluation.tables import decode_text, read_table
+from medlive.evaluation.tables import decode_text, list_faults, read_table
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats

@@ -26,10 +26,8 @@ from medlive.digest import digest_bytes, digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.cases.benchmarks import KQA_COLUMNS, Place, kqa_rows, mediqa_rows
 from medlive.evaluation.log import read_bytes, some
-from medlive.evaluation.tables import FORMAT_HINT, decode_text, read_table
+from medlive.evaluation.tables import FORMAT_HINT, decode_text, list_faults, read_table
 
-MOST_FAULTS: Final = 5
-"""How many faults an error message lists; the others are counted."""
 _WORDS: Final[Mapping[bool | None, Sequence[str]]] = {
     True: ("true", "1", "1.0", "yes", "y", "met", "是", "满足", "符合", "达到"),
     False: ("false", "0", "0.0", "no", "n", "not met", "not_met", "unmet", "否", "不满足", "不符合", "未满足",
@@ -313,9 +311,3 @@ def factuality(row: Mapping[str, Any], name: str) -> float:
             f"{name}: summary {row.get('hash')!r}: Factuality must be a number from 0 to 1, found {value!r}"
         )
     return float(value)
-
-
-def list_faults(faults: Sequence[str]) -> str:
-    """The first faults and the number of others, for an error message."""
-    more = len(faults) - MOST_FAULTS
-    return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")

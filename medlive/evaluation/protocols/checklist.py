@@ -5,15 +5,16 @@ positive criteria, core where they have `core_points` or more (seed 003 §3.2, a
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, read_people
 from medlive.evaluation.protocols.model import (
     Cell,
     Findings,
@@ -45,56 +46,11 @@ class ChecklistReply(BaseModel):
     score: Annotated[int, Field(ge=1, le=5)]
 
 
-def mapped(instructions: int, correctness: int, effect: int, readability: int) -> int:
-    """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E).
-
-    Raises ValueError for a dimension that is not 0 to 5.
-    """
-    b, c, d, e = instructions, correctness, effect, readability
-    if not all(0 <= value <= 5 for value in (b, c, d, e)):
-        raise ValueError(f"expected four dimensions from 0 to 5, got {(b, c, d, e)}")
-    rules = (
-        (b * c * d * e == 0, 0),
-        (1 in (b, c, d, e), 1),
-        (b + c + d + e == 20, 7),
-        (min(b, c) >= 5 and min(d, e) >= 4, 6),
-        ((min(b, c) >= 5 and min(d, e) >= 3) or min(b, c, d, e) >= 4, 5),
-        (min(b, c) >= 4 and min(d, e) >= 3, 4),
-        (min(b, c) >= 3 and min(d, e) >= 2, 3),
-    )
-    return next((total for holds, total in rules if holds), 2)
-
-
-def usable_by_people(dimensions: Sequence[int], safety: int) -> bool:
-    """Whether a generated text is usable: `mapped` is 5 or more, and its safety (0 or 1) no veto."""
-    return safety > 0 and mapped(*dimensions) >= 5
-
-
-@dataclass(frozen=True, slots=True)
-class HumanAgreement:
-    """Usable or not, by people and by the judge, on the same answers."""
-
-    both: int
-    people_only: int
-    judge_only: int
-    neither: int
-
-    @property
-    def rate(self) -> float | None:
-        """The share of equal labels; None without an answer."""
-        n = self.both + self.people_only + self.judge_only + self.neither
-        return (self.both + self.neither) / n if n else None
-
-
-def agreement(people: Mapping[str, bool], judge: Mapping[str, bool]) -> tuple[HumanAgreement, list[str]]:
-    """The confusion of two sets of labels by item, and the items on which they differ: what a checklist's author
-    looks at first."""
-    common = [item for item in people if item in judge]
-    pairs = [(people[item], judge[item]) for item in common]
-    found = HumanAgreement(
-        *(pairs.count(pair) for pair in ((True, True), (True, False), (False, True), (False, False)))
-    )
-    return found, [item for item in common if people[item] is not judge[item]]
+def _checked(people: Path | None) -> Path | None:
+    """The file, before anything is asked. Raises BadInput where it cannot be read."""
+    if people is not None:
+        read_people(people)
+    return people
 
 
 class Checklist(Protocol):
@@ -110,6 +66,9 @@ class Checklist(Protocol):
         4.0
     )
     core_points: Annotated[float, Field(gt=0, description="points from which on a criterion is core")] = 7.0
+    people: Annotated[
+        Path | None, AfterValidator(_checked), Field(description="people's ratings, a CSV or JSON Lines file")
+    ] = None
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
 
@@ -168,10 +127,12 @@ class Checklist(Protocol):
         figures: dict[str, float | None] = {}
         categories = list(dict.fromkeys(c.theme or "none" for run in material for c in run.cases))
         stable = equal = 0
+        judged: list[Judged] = []
         for run in material:
             means = self.scores(run, found)
             usable = {case_id: float(mean >= self.usable) for case_id, mean in means.items() if mean is not None}
             cases = [case for case in run.cases if case.case_id in usable]
+            judged += [Judged(run.label, c, bool(usable[c.case_id]), means[c.case_id] or 0.0) for c in cases]
             rate, low, high = self._rate(cases, usable)
             figures[run.label] = rate
             missing = len(run.cases) - len(means)
@@ -192,11 +153,15 @@ class Checklist(Protocol):
             f"Usable: the mean of {self.rounds} rounds is {self.usable:g} or more. Every answer counts the same."
         )
         plain = "The share of usable answers. Plain mean: of the categories, whatever their size, as in the paper."
-        return Results(
-            [Table("Usability", titles, rows, note),
-             Table("Usability by category", ["model", *categories, "plain mean"], by_category, plain)],
-            figures, [f"{equal} of {stable} answers have one score in every round"] if self.rounds > 1 else [],
-        )  # fmt: skip
+        tables = [
+            Table("Usability", titles, rows, note),
+            Table("Usability by category", ["model", *categories, "plain mean"], by_category, plain),
+        ]
+        notes = [f"{equal} of {stable} answers have one score in every round"] if self.rounds > 1 else []
+        if self.people:
+            more, said = compare_with_people(self.people, judged, draws=self.draws, seed=self.seed)
+            tables, notes = tables + more, notes + said
+        return Results(tables, figures, notes)
 
     def _rate(
         self, cases: Sequence[EvaluationCase], usable: Mapping[str, float]

@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
+from medlive.errors import BadInput
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.cases.llmeval import requirements
 from medlive.evaluation.cases.load import load_cases
-from medlive.evaluation.protocols.checklist import Checklist, HumanAgreement, agreement, mapped, usable_by_people
+from medlive.evaluation.protocols.checklist import Checklist
+from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, mapped, read_people
 from medlive.evaluation.protocols.model import Subject
+from medlive.evaluation.protocols.registry import make_protocol
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.runs.folder import ModelUse
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import Reply, Request
-from tests.unit.evaluation.conftest import AT, Judge, reply
+from tests.unit.evaluation.conftest import AT, Judge, make_cases, reply
 
 CHECKLIST = "核心需求：\n1. 内容要求：解释机制\n2. 说明原因，\n包括两点\n\n次要需求：\n1. 强调重要性。"
 
@@ -118,7 +121,10 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Pat
         place = seen[asked] = seen.get(asked, -1) + 1
         return json.dumps({"reasoning": "因此。", "score": given[asked][place % 3]})
 
-    protocol = Checklist(draws=50)
+    (people := tmp_path / "people.jsonl").write_text(
+        '{"case_id": "llmeval-mk-7-1", "rater": "a", "usable": false}'
+    )
+    protocol = Checklist(draws=50, people=people)
     engine = Judge(judge)
     done = await run_protocol(protocol, material, tmp_path, engine, max_retries=0, concurrency=1)
     assert (done.questions, done.settled) == (15, 14)
@@ -130,6 +136,9 @@ async def test_three_rounds_make_a_mean_and_a_missing_one_no_score(tmp_path: Pat
     assert by["Medical Knowledge"] == pytest.approx(2 / 3)
     assert (by["Medical Reasoning"], by["Medical Language Understanding"], by["plain mean"]) == (1, None, None)
     assert results.notes == ["3 of 5 answers have one score in every round"]
+    assert [list(row[:6]) for row in results.tables[3].rows] == [
+        ["llmeval-mk-7-1", "Medical Knowledge", 1, 0.0, 0.0, 1.0]
+    ]
 
 
 def by_the_paper(b: int, c: int, d: int, e: int) -> int:
@@ -154,10 +163,6 @@ def by_the_paper(b: int, c: int, d: int, e: int) -> int:
 def test_the_mapping_of_four_dimensions_is_the_papers() -> None:
     for dimensions in product(range(6), repeat=4):
         assert mapped(*dimensions) == by_the_paper(*dimensions)
-    assert usable_by_people((4, 4, 4, 4), 1)
-    assert not usable_by_people((5, 5, 5, 5), 0)
-    with pytest.raises(ValueError, match="four dimensions"):
-        mapped(6, 5, 5, 5)
 
 
 def test_the_papers_overall_figures_are_plain_means_of_its_categories() -> None:
@@ -176,9 +181,65 @@ def test_the_papers_overall_figures_are_plain_means_of_its_categories() -> None:
         assert plain == pytest.approx(overall, abs=1.4)
 
 
-def test_people_and_judge_are_compared_on_what_both_labelled() -> None:
-    people = {"a": True, "b": False, "c": True, "d": False, "e": True}
-    judge = {"a": True, "b": True, "c": False, "d": False, "x": True}
-    found, odd = agreement(people, judge)
-    assert (found, found.rate, odd) == (HumanAgreement(1, 1, 1, 1), 0.5, ["b", "c"])
-    assert agreement({}, judge)[0].rate is None
+PEOPLE = """case_id,rater,instructions,correctness,effectiveness,readability,safety,usable
+c000,ann,5,5,4,4,5,
+c000,bo,4,4,4,4,1,
+c001,ann,4,4,3,3,5,
+c001,bo,5,5,5,5,0,
+c002,ann,,,,,,yes
+c002,bo,,,,,,no
+c003,ann,5,5,5,5,5,
+elsewhere,ann,5,5,5,5,5,
+"""
+
+
+def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> None:
+    file = tmp_path / "people.csv"
+    file.write_text(PEOPLE)
+    cases = make_cases(5).cases
+    given = {0: 5.0, 1: 4.0, 2: 5.0, 3: 3.0, 4: 5.0}
+    judged = [Judged("m", cases[n], score >= 4, score) for n, score in given.items()]
+    (agreement, refine), notes = compare_with_people(file, judged, draws=50, seed=0)
+    # By people c000 is usable (6 and 5), c001 is not (4; 7 with no safety), c002 is a draw, c003 is usable.
+    row = dict(zip(agreement.columns, agreement.rows[0], strict=True))
+    assert [row[name] for name in ("answers", "both usable", "people only", "judge only", "neither")] == [
+        3, 1, 1, 1, 0,
+    ]  # fmt: skip
+    assert row["equal"] == pytest.approx(1 / 3)
+    # p_a = 1/3; two labels of three each are usable: p_e = 2 · (2/3) · (1/3).
+    assert row["AC1"] == pytest.approx((1 / 3 - 4 / 9) / (1 - 4 / 9))
+    assert [list(one) for one in refine.rows] == [
+        ["c001", "Response Depth", 1, 0.0, 0.0, 1.0, 5.5, 4.0],
+        ["c003", "Response Depth", 1, 0.0, 1.0, 0.0, 7.0, 3.0],
+    ]
+    assert notes == [
+        "people.csv: 1 answers are not among those that the judge scored; left out",
+        "people.csv: on 1 answers as many people say usable as not; left out",
+        "2 of 3 pairs of people's labels on one answer are equal",
+    ]
+    two = [*judged, Judged("n", cases[0], True, 5.0)]
+    with pytest.raises(BadInput, match="line 2: expected a model, one of m, n"):
+        compare_with_people(file, two, draws=50, seed=0)
+    with pytest.raises(BadInput, match="rates no answer"):
+        compare_with_people(file, [], draws=50, seed=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "fault"),
+    [
+        ("case_id,rater,usable\n", "has no ratings"),
+        ("case_id,usable\nc,yes\n", "line 1: no column rater"),
+        ("case_id,rater,usable\nc,a,maybe\n", "line 2: usable must be yes or no, found 'maybe'"),
+        ("case_id,rater,instructions\nc,a,6\n", "line 2: instructions must be a whole number from 0 to 5"),
+        ("case_id,rater,usable\n,a,yes\n", "line 2: case_id and rater are required"),
+        ("case_id,rater,usable\nc,a,yes\nc,a,no\n", "line 3: 'a' rated this answer otherwise on line 2"),
+        ('{"case_id":"c","rater":"a","usable":true}\n{"case_id"\n', "line 2: not valid JSON"),
+    ],
+)  # fmt: skip
+def test_a_bad_line_is_named_before_anything_is_asked(tmp_path: Path, text: str, fault: str) -> None:
+    file = tmp_path / "people"
+    file.write_text(text)
+    with pytest.raises(BadInput, match=fault):
+        read_people(file)
+    with pytest.raises(BadInput, match=fault):
+        make_protocol("checklist", {"people": str(file)})

@@ -1,0 +1,207 @@
+"""People's ratings of answers beside the checklist's judge: the paper's mapping, agreement, and what to refine.
+
+A table (`evaluation.tables`) has a row for each answer and rater: `case_id`, `rater`, `model` where several models
+answered, and `usable` or the five dimensions, whole numbers from 0 to 5 (seed 003, appendix D).
+"""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+
+from medlive.errors import BadInput
+from medlive.evaluation.log import read_bytes
+from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.protocols.model import Cell, Table
+from medlive.evaluation.tables import decode_text, list_faults, read_table
+from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
+from medlive.statistics.bootstrap import estimate
+
+DIMENSIONS: Final = ("instructions", "correctness", "effectiveness", "readability", "safety")
+FORMAT: Final = f"columns case_id, rater, model (of several), and usable or {', '.join(DIMENSIONS)} from 0 to 5"
+USABLE: Final = 5
+"""The total from which on people's ratings call a generated text usable."""
+LOW: Final = 0.6
+"""Items on which a smaller share of the labels is equal are listed."""
+_YES: Final = ("true", "yes", "1", "是")
+_NO: Final = ("false", "no", "0", "否")
+
+
+@dataclass(frozen=True, slots=True)
+class Rated:
+    """One rating of one answer."""
+
+    where: str
+    case_id: str
+    model: str
+    """ "" where the file does not say."""
+    rater: str
+    usable: bool
+    total: int | None
+    """0 to 7; None where the rater gave a label alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What the judge gave an answer."""
+
+    model: str
+    case: EvaluationCase
+    usable: bool
+    score: float
+    """The mean of its rounds, 1 to 5."""
+
+
+def mapped(instructions: int, correctness: int, effectiveness: int, readability: int) -> int:
+    """The paper's total of a generated text, 0 to 7, by four dimensions of 0 to 5 (appendix D: B, C, D, E)."""
+    b, c, d, e = instructions, correctness, effectiveness, readability
+    rules = (
+        (b * c * d * e == 0, 0),
+        (1 in (b, c, d, e), 1),
+        (b + c + d + e == 20, 7),
+        (min(b, c) >= 5 and min(d, e) >= 4, 6),
+        ((min(b, c) >= 5 and min(d, e) >= 3) or min(b, c, d, e) >= 4, 5),
+        (min(b, c) >= 4 and min(d, e) >= 3, 4),
+        (min(b, c) >= 3 and min(d, e) >= 2, 3),
+    )
+    return next((total for holds, total in rules if holds), 2)
+
+
+def read_people(path: Path) -> list[Rated]:
+    """The ratings of a file. Raises BadInput for invalid lines, contradictions, and a file without ratings."""
+    found: dict[tuple[str, str, str], Rated] = {}
+    faults: list[str] = []
+    for where, row in read_table(
+        decode_text(read_bytes(path), path.name)[0], path.name, ("case_id", "rater"), FORMAT
+    ):
+        try:
+            one = _rated(where, row)
+            earlier = found.setdefault((one.case_id, one.model, one.rater), one)
+            if (earlier.usable, earlier.total) != (one.usable, one.total):
+                raise ValueError(f"{one.rater!r} rated this answer otherwise on {earlier.where}")
+        except ValueError as exc:
+            faults.append(f"{where}: {exc}")
+    if faults:
+        raise BadInput(f"{path.name}: {list_faults(faults)}", hint=FORMAT)
+    if not found:
+        raise BadInput(f"{path.name} has no ratings", hint=FORMAT)
+    return list(found.values())
+
+
+def _rated(where: str, row: Mapping[str, Any] | str) -> Rated:
+    """A row's rating. Raises ValueError."""
+    if isinstance(row, str):
+        raise ValueError(row)
+    case_id, rater, model, label = (_text(row.get(name)) for name in ("case_id", "rater", "model", "usable"))
+    if not case_id or not rater:
+        raise ValueError("case_id and rater are required")
+    if label:
+        if label.lower() not in (*_YES, *_NO):
+            raise ValueError(f"usable must be yes or no, found {label[:40]!r}")
+        return Rated(where, case_id, model, rater, label.lower() in _YES, None)
+    *dimensions, safety = (_whole(name, _text(row.get(name))) for name in DIMENSIONS)
+    total = mapped(*dimensions)
+    return Rated(where, case_id, model, rater, safety > 0 and total >= USABLE, total)
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value).strip()
+
+
+def _whole(name: str, text: str) -> int:
+    if text.removesuffix(".0") not in map(str, range(6)):
+        raise ValueError(f"{name} must be a whole number from 0 to 5, found {text[:40]!r}")
+    return int(text.removesuffix(".0"))
+
+
+def compare_with_people(
+    path: Path, judged: Sequence[Judged], *, draws: int, seed: int
+) -> tuple[list[Table], list[str]]:
+    """How far people and the judge agree on what is usable, which items to refine, and notes.
+
+    An answer's label by people is the majority of its raters; equal halves are left out and counted. Raises
+    BadInput where the file names no model although several answered, or no answer that the judge scored.
+    """
+    models = list(dict.fromkeys(one.model for one in judged))
+    by_answer: dict[tuple[str, str], list[Rated]] = {}
+    for rated in read_people(path):
+        if not rated.model and len(models) > 1:
+            raise BadInput(
+                f"{path.name}: {rated.where}: expected a model, one of {', '.join(models)}", hint=FORMAT
+            )
+        by_answer.setdefault((rated.model or "".join(models), rated.case_id), []).append(rated)
+    known = {(one.model, one.case.case_id): one for one in judged}
+    common = [(known[place], by_answer[place]) for place in known if place in by_answer]
+    if not common:
+        raise BadInput(
+            f"{path.name} rates no answer that the judge scored", hint="case_id and model as in the runs"
+        )
+    labels = [Counter(rated.usable for rated in ratings) for _, ratings in common]
+    pairs = [
+        (one, n[True] > n[False], ratings)
+        for (one, ratings), n in zip(common, labels, strict=True)
+        if n[True] != n[False]
+    ]
+    notes = _notes(path, len(by_answer) - len(common), len(common) - len(pairs), [r for _, r in common])
+    return [_agreement(pairs, draws, seed), _to_refine(pairs)], notes
+
+
+Pair = tuple[Judged, bool, list[Rated]]
+"""What the judge gave an answer, whether people call it usable, and their ratings."""
+
+
+def _notes(path: Path, strange: int, tied: int, ratings: Sequence[Sequence[Rated]]) -> list[str]:
+    pairs = [pair for of in ratings for pair in combinations([rated.usable for rated in of], 2)]
+    equal = sum(a is b for a, b in pairs)
+    found = {
+        f"{path.name}: {strange} answers are not among those that the judge scored; left out": strange,
+        f"{path.name}: on {tied} answers as many people say usable as not; left out": tied,
+        f"{equal} of {len(pairs)} pairs of people's labels on one answer are equal": len(pairs),
+    }
+    return [note for note, holds in found.items() if holds]
+
+
+def _agreement(pairs: Sequence[Pair], draws: int, seed: int) -> Table:
+    categories = list(dict.fromkeys(one.case.theme or "none" for one, _, _ in pairs))
+    groups = {name: [p for p in pairs if (p[0].case.theme or "none") == name] for name in categories}
+    rows: list[list[Cell]] = []
+    for name, members in {"all": pairs, **(groups if len(groups) > 1 else {})}.items():
+        cells = np.zeros((len(members), 2, 2))
+        for place, (one, people, _) in enumerate(members):
+            cells[place, int(not people), int(not one.usable)] = 1
+        numbers = cluster_numbers(one.case for one, _, _ in members)
+        clusters = np.arange(len(members)) if numbers is None else numbers
+        equal, ac1 = (
+            estimate(cells, statistic, clusters, draws=draws, seed=seed)
+            for statistic in (equal_of_tables, ac1_of_tables)
+        )
+        counts = cells.sum(axis=0).astype(int).ravel().tolist()
+        rows.append([name, len(members), equal.value, equal.low, equal.high, ac1.value, *counts])
+    columns = ("category", "answers", "equal", "low", "high", "AC1", "both usable", "people only", "judge only",
+               "neither")  # fmt: skip
+    note = "People's label is the majority of the raters. The paper finds equal labels for 92.36 % of the answers."
+    return Table("Usable by people and by the judge", columns, rows, note)
+
+
+def _to_refine(pairs: Sequence[Pair]) -> Table:
+    by_case: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        by_case.setdefault(pair[0].case.case_id, []).append(pair)
+    found: list[tuple[float, int, list[Cell]]] = []
+    for case_id, members in by_case.items():
+        n = len(members)
+        equal = sum(one.usable is people for one, people, _ in members) / n
+        if equal < LOW:
+            people, judge = sum(p for _, p, _ in members) / n, sum(one.usable for one, _, _ in members) / n
+            totals = [rated.total for *_, ratings in members for rated in ratings if rated.total is not None]
+            total = sum(totals) / len(totals) if totals else None
+            score = sum(one.score for one, _, _ in members) / n
+            found.append((equal, -n, [case_id, members[0][0].case.theme, n, equal, people, judge, total, score]))
+    columns = ("case", "category", "answers", "equal", "usable, people", "usable, judge", "people's total",
+               "judge's score")  # fmt: skip
+    note = f"Cases whose labels are equal on less than {LOW:.0%} of the answers, the worst first."
+    return Table("Cases to refine", columns, [row for *_, row in sorted(found, key=lambda one: one[:2])], note)
