@@ -24,9 +24,9 @@ from medlive.errors import UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.grading.direct import DirectResult
     from medlive.evaluation.grading.grade import GradeResult
     from medlive.evaluation.grading.judge import Judge
+    from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.grading.repeats import RepeatResult
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -157,7 +157,9 @@ def _cell(value: Any) -> Any:
 
 
 @grouped
-def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: JsonOption = False) -> None:
+def judge_direct(
+    run_dir: RunArgument, *, by: Grader, cache: Cache, calls: Calls, as_json: JsonOption = False
+) -> None:
     """Ask a model for one score from 0 to 1 of each answer as a whole: the baseline for `medlive eval meta`.
     Exit status 1 while answers have no score, 3 where no call was answered."""
     from medlive.evaluation.asking.plan import Plan
@@ -166,12 +168,12 @@ def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: Jso
 
     budget = calls.budget()
 
-    async def ask(engine: "Engine", **how: Any) -> "DirectResult":
+    async def ask(engine: "Engine", **how: Any) -> "QuestionsAsked":
         with progress("answers") as tick:
-            return await judge_run(run_dir, engine, progress=tick, **how)
+            return await judge_run(run_dir, engine, cache=cache.open(engine), progress=tick, **how)
 
     def plan(engine: "Engine", **how: Any) -> Plan:
-        return plan_direct(run_dir, engine.identity, **how)
+        return plan_direct(run_dir, engine.identity, cache=cache.open(engine), **how)
 
     found = plan_or_ask(calls, by, budget, plan, ask)
     if isinstance(found, Plan):
@@ -180,15 +182,16 @@ def judge_direct(run_dir: RunArgument, *, by: Grader, calls: Calls, as_json: Jso
         _report_direct(found, budget, as_json)
 
 
-def _report_direct(done: "DirectResult", budget: "Budget", as_json: bool) -> None:
-    rows = [[done.path, done.answers, done.scored, done.calls]]
+def _report_direct(done: "QuestionsAsked", budget: "Budget", as_json: bool) -> None:
+    run, left = done.path.parent, done.questions - done.settled
+    value = {"path": run, "answers": done.questions, "scored": done.settled, "spent": budget.as_json()}
+    rows = [[run, done.questions, done.settled, done.calls]]
     print_result(
-        attributes(done, "path answers scored calls reasons stopped") | {"spent": budget.as_json()},
+        value | attributes(done, "calls cached reasons stopped"),
         as_json,
         lambda: print_table(["run", "answers", "scored", "calls"], rows),
         notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],
     )
-    left = done.answers - done.scored
     if left and done.calls:
         check_answered([done.silence], done.calls)
     check_complete(left, "answers have no score", done.stopped)

@@ -9,6 +9,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.evaluation.options import (
+    Cache,
     Calls,
     CasesOption,
     Grader,
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from medlive.evaluation.asking.plan import Plan
+    from medlive.evaluation.grading.questions import QuestionsAsked
     from medlive.evaluation.protocols.model import Cell, Material, Protocol, Results, Table
-    from medlive.evaluation.protocols.runner import ProtocolRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -76,6 +77,7 @@ def run(
     judge: JudgeOption = None,
     *,
     by: Grader,
+    cache: Cache,
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
@@ -86,7 +88,8 @@ def run(
     ungraded, 3 where no call was answered.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.protocols.model import Findings, Subject
+    from medlive.evaluation.grading.questions import Findings
+    from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.score import labelled
@@ -98,7 +101,7 @@ def run(
         _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
         return
     budget = calls.budget()
-    found = _plan_or_ask(protocol, material, out, by, calls, budget)
+    found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
     if isinstance(found, Plan):
         print_plan(found.about, found, budget, as_json)
         return
@@ -111,17 +114,19 @@ def run(
 
 
 def _plan_or_ask(
-    protocol: "Protocol", material: "Material", out: Path, by: Grader, calls: Calls, budget: "Budget"
-) -> "Plan | tuple[ProtocolRun, Results]":
+    protocol: "Protocol", material: "Material", out: Path, by: Grader, cache: Cache, calls: Calls, budget: "Budget"
+) -> "Plan | tuple[QuestionsAsked, Results]":
     """With --dry-run what would be asked, else what a judge said and what it comes to."""
     from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
 
     def plan(engine: "Engine", **how: Any) -> "Plan":
-        return plan_protocol(protocol, material, out, engine.identity, **how)
+        return plan_protocol(protocol, material, out, engine.identity, cache=cache.open(engine), **how)
 
-    async def ask(engine: "Engine", **how: Any) -> "tuple[ProtocolRun, Results]":
+    async def ask(engine: "Engine", **how: Any) -> "tuple[QuestionsAsked, Results]":
         with progress(f"{protocol.name}: questions") as tick:
-            done = await run_protocol(protocol, material, out, engine, progress=tick, **how)
+            done = await run_protocol(
+                protocol, material, out, engine, cache=cache.open(engine), progress=tick, **how
+            )
         found, _ = read_findings(protocol, out, engine.identity, allow_unpinned=by.allow_unpinned)
         return done, protocol.results(material, found)
 
@@ -138,6 +143,7 @@ def all_(
     judge: JudgeOption = None,
     *,
     by: Grader,
+    cache: Cache,
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
@@ -147,7 +153,8 @@ def all_(
     execution, passive and active safety come last. Exit status 1 while questions are ungraded.
     """
     from medlive.evaluation.asking.plan import Plan
-    from medlive.evaluation.protocols.model import Findings, Subject
+    from medlive.evaluation.grading.questions import Findings
+    from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import portfolio
     from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
     from medlive.evaluation.scoring.graded import load_graded
@@ -157,9 +164,9 @@ def all_(
     figures: dict[str, Mapping[str, float | None]] = {}
     values, left, budget = [], 0, calls.budget()
     for task, protocol, material in fitting(subjects):
-        done: ProtocolRun | None = None
+        done: QuestionsAsked | None = None
         if protocol.asks:
-            found = _plan_or_ask(protocol, material, out, by, calls, budget)
+            found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
             if isinstance(found, Plan):
                 print_plan(found.about, found, budget, as_json)
                 continue
@@ -227,14 +234,14 @@ def _options(given: list[str]) -> dict[str, Any]:
     return found
 
 
-def _report(protocol: "Protocol", results: "Results", done: "ProtocolRun | None", as_json: bool) -> None:
+def _report(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None", as_json: bool) -> None:
     notes = list(results.notes)
     if done is not None:
         notes += [*done.notes, *(f"ungraded: {n}: {why}" for why, n in done.reasons.items())]
     print_result(_value(protocol, results, done), as_json, lambda: _show(results.tables), notes=notes)
 
 
-def _value(protocol: "Protocol", results: "Results", done: "ProtocolRun | None") -> dict[str, Any]:
+def _value(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None") -> dict[str, Any]:
     value: dict[str, Any] = {
         "format": "medlive-protocol", "format_version": 1, "protocol": protocol.name,
         "options": protocol.model_dump(mode="json"), "figure": protocol.figure, "figures": dict(results.figures),
@@ -242,7 +249,7 @@ def _value(protocol: "Protocol", results: "Results", done: "ProtocolRun | None")
     }  # fmt: skip
     if done is not None:
         value["questions"] = {"asked": done.questions, "answered": done.settled, "ungraded": dict(done.reasons)}
-        value["calls"] = done.calls
+        value |= {"calls": done.calls, "cached": done.cached}
     return value
 
 

@@ -1,15 +1,15 @@
-"""Verdicts that runs share: graded once, found by every run folder that holds the same answer.
+"""What runs share: verdicts and replies, paid for once, found by every run folder that holds the same answer.
 
-A folder with one small file for each judge, question and answer, named by their digest, a verdict a line. A row is
+A folder with one small file for each judge, question and answer, named by their digest, a row a line. A verdict is
 found by its grade's key, so an edited criterion is asked for alone. Any number of processes may read and add: a
 row is appended by one write.
 """
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
@@ -17,13 +17,15 @@ from medlive.evaluation.grading.quotes import shows
 from medlive.evaluation.log import values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
 
+T = TypeVar("T")
+
 PLACE: Final = Path("cache") / "grades"  # Below MEDLIVE_HOME, unless another folder is named
 MOST_WAITING: Final = 64
 """Files whose new verdicts are gathered before they are written."""
 
 
-class GradeCache:
-    """The verdicts in a folder."""
+class SharedRows:
+    """Rows of logs in a folder, found by a digest."""
 
     def __init__(self, folder: Path) -> None:
         """`folder` is made with the first verdict."""
@@ -32,24 +34,17 @@ class GradeCache:
         """What could not be read or written; grading goes on without the cache then."""
         self._waiting: dict[Path, list[bytes]] = {}
 
-    def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
-        """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
-        found: dict[str, Grade] = {}
+    def rows(self, digest: str, parse: Callable[[dict[str, Any]], T]) -> Iterator[T]:
+        """The rows that are kept under a digest."""
         try:
-            for grade in values_of(self._path(case, answer, judge), Grade.from_row, []):
-                # Whatever the folder holds, a criterion is not met without words of the answer.
-                if grade.met is False or (grade.met and _shown(grade, answer)):
-                    found[grade.key] = replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
+            yield from values_of(self._path(digest), parse, [])
         except BadInput as exc:
             self._note(exc.message)
-        return found
 
-    def add(self, case: EvaluationCase, answer: Answer, grade: Grade) -> None:
-        """Keep a verdict; one that is ungraded or came from here is passed over."""
-        if grade.met is None or grade.origin is Origin.CACHE:
-            return
-        line = canonical_json(grade.row()).encode("utf-8", "backslashreplace") + b"\n"
-        self._waiting.setdefault(self._path(case, answer, grade.judge), []).append(line)
+    def keep(self, digest: str, row: Mapping[str, Any]) -> None:
+        """Keep a row."""
+        line = canonical_json(row).encode("utf-8", "backslashreplace") + b"\n"
+        self._waiting.setdefault(self._path(digest), []).append(line)
         # Most of a case's verdicts come together, and open its file once.
         if len(self._waiting) >= MOST_WAITING:
             self.flush()
@@ -75,13 +70,35 @@ class GradeCache:
         files = sorted(self.folder.rglob("*.jsonl"))
         return [path for path in files if any(mark in path.read_bytes() for mark in marks)]
 
-    def _path(self, case: EvaluationCase, answer: Answer, judge: str) -> Path:
-        name = digest_json([judge, case.language, digest_text(case.question), answer.digest]).partition(":")[2]
+    def _path(self, digest: str) -> Path:
+        name = digest.partition(":")[2]
         return self.folder / name[:2] / f"{name[2:]}.jsonl"
 
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+class GradeCache(SharedRows):
+    """The verdicts in a folder; protocols keep their findings there too."""
+
+    def find(self, case: EvaluationCase, answer: Answer, judge: str) -> dict[str, Grade]:
+        """The verdicts about an answer by its judge's digest, by key; as new rows, which cost nothing."""
+        return {
+            grade.key: replace(grade, case_id=case.case_id, usage={}, origin=Origin.CACHE)
+            for grade in self.rows(_digest(case, answer, judge), Grade.from_row)
+            # Whatever the folder holds, a criterion is not met without words of the answer.
+            if grade.met is False or (grade.met and _shown(grade, answer))
+        }
+
+    def add(self, case: EvaluationCase, answer: Answer, grade: Grade) -> None:
+        """Keep a verdict; one that is ungraded or came from here is passed over."""
+        if grade.met is not None and grade.origin is not Origin.CACHE:
+            self.keep(_digest(case, answer, grade.judge), grade.row())
+
+
+def _digest(case: EvaluationCase, answer: Answer, judge: str) -> str:
+    return digest_json([judge, case.language, digest_text(case.question), answer.digest])
 
 
 def _shown(grade: Grade, answer: Answer) -> bool:

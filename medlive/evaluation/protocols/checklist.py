@@ -12,15 +12,14 @@ import numpy as np
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
+from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, read_people
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
-    Question,
     Results,
     Side,
     Subject,

@@ -15,10 +15,10 @@ import numpy as np
 from pydantic import Field
 
 from medlive.errors import UsageError
+from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
     Results,

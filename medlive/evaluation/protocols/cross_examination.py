@@ -15,13 +15,12 @@ from pydantic import Field
 from medlive.curation.cross_examination import MAX_TEXT, count_words, score
 from medlive.curation.model import CrossExamination, CrossQuestion, Origin
 from medlive.curation.tasks import AnswersReply, QuestionsReply
+from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
-    Question,
     Results,
     Subject,
     Table,

@@ -18,9 +18,9 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from medlive.errors import BadInput
+from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
     Results,

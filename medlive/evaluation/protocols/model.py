@@ -1,126 +1,23 @@
 """What a protocol is: typed questions about cases and answers, and the tables that their replies come to.
 
-A protocol asks nobody. `runner` puts its questions to a judge, keeps what was found in a log, and asks again only
-what is open. What could not be had is never a figure: an answer that is missing is unanswered, a question without
-a usable reply ungraded, and a model without any case that counts NA (None).
+A protocol asks nobody: `grading.questions` does. What could not be had is never a figure: a missing answer is
+unanswered, a question without a usable reply ungraded, and a model without any case that counts NA (None).
 """
 
 from abc import ABC, abstractmethod
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
-from functools import cached_property
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import ClassVar, Self
 
 from pydantic import BaseModel, ConfigDict
 
-from medlive.evaluation.model import Answer, EvaluationCase, LogRow, gradable
+from medlive.evaluation.grading.questions import Findings, Question
+from medlive.evaluation.model import Answer, EvaluationCase, gradable
 from medlive.evaluation.scoring.graded import GradedRun
-from medlive.llm.engine import EngineIdentity, Request
-from medlive.llm.prompts import load_prompt
-
-R = TypeVar("R", bound=BaseModel)
-
-A_ROUND: Final = 1_000
-"""Attempts after unusable replies lie between two rounds of the same question."""
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Question:
-    """One typed question to a judge."""
-
-    case_id: str
-    part: str
-    """Which question of the case, for people: "round 2", "document 3"."""
-    task: str
-    """The prompt's name, "protocol.checklist"."""
-    inputs: Mapping[str, Any]
-    """`language` among them."""
-    reply: type[BaseModel]
-    check: Callable[[Any], str | None] = lambda _: None
-    """What is wrong with a reply that fits its schema, or None."""
-    round: int = 0
-    """Raised where the same question is asked several times on purpose."""
-    package: str = "medlive.evaluation"
-    """Where the prompt lies."""
-
-    @cached_property
-    def request(self) -> Request:
-        """What is asked."""
-        return Request(
-            self.task, load_prompt(self.package, self.task), self.inputs, self.reply.model_json_schema(),
-            round=self.round * A_ROUND,
-        )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Finding(LogRow):
-    """What came of a question, as a line of a protocol's log."""
-
-    case_id: str
-    part: str
-    task: str
-    key: str
-    """The digest of all that the reply rests on: task, prompt, schema, inputs, round and judge."""
-    value: Mapping[str, Any] | None
-    """The reply; None: ungraded, with its reason."""
-    reason: str
-    raw: str
-    """The judge's reply, cut at 20,000 characters."""
-    grader: str
-    """The model as the reply names it; "" where no reply came."""
-    engine: str
-    model: str
-    usage: Mapping[str, Any] = field(default_factory=dict)
-
-
-class Findings:
-    """What one judge was found to say, by question."""
-
-    def __init__(self, identity: EngineIdentity, *, allow_unpinned: bool = False) -> None:
-        """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
-        self.identity, self._allow = identity, allow_unpinned
-        self._latest: dict[str, Finding] = {}
-        self._read: dict[str, BaseModel] = {}
-        self._unusable: Counter[str] = Counter()
-
-    def put(self, finding: Finding) -> None:
-        """The newest finding of its key."""
-        self._latest[finding.key] = finding
-        self._read.pop(finding.key, None)
-        self._unusable[finding.key] += finding.value is None and bool(finding.grader)
-
-    def key(self, question: Question) -> str:
-        """What a question's finding is kept under."""
-        return question.request.digest(self.identity)
-
-    def find(self, question: Question) -> Finding | None:
-        """What is on record about a question, usable or not."""
-        return self._latest.get(self.key(question))
-
-    def get(self, question: Question, kind: type[R]) -> R | None:
-        """The reply to a question; None: there is none that counts."""
-        key = self.key(question)
-        if (read := self._read.get(key)) is None:
-            found = self._latest.get(key)
-            if found is None or found.value is None or not self.identity.accepts(found.grader, self._allow):
-                return None
-            read = self._read[key] = kind.model_validate(found.value)
-        if not isinstance(read, kind):
-            raise TypeError(f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}")
-        return read
-
-    def settled(self, question: Question) -> bool:
-        """Whether a question has a reply that counts."""
-        return self.get(question, question.reply) is not None
-
-    def unusable(self, question: Question) -> int:
-        """How many replies to a question could not be used."""
-        return self._unusable[self.key(question)]
 
 
 @dataclass(frozen=True, slots=True)

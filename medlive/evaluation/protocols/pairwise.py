@@ -18,14 +18,13 @@ import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, PrivateAttr
 
 from medlive.errors import UsageError
+from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
-    Question,
     Results,
     Table,
     has_reference,

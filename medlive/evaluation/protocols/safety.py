@@ -13,15 +13,14 @@ from typing import Annotated, ClassVar, Final
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from medlive.errors import UsageError
+from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.grading.verdict import Reasoning
 from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.errors import Edit, ErrorKind, edit_of
 from medlive.evaluation.protocols.model import (
     Cell,
-    Findings,
     Material,
     Protocol,
-    Question,
     Results,
     Side,
     Table,

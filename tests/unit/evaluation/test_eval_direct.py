@@ -69,11 +69,11 @@ async def test_a_budget_holds_and_the_next_call_goes_on(run: Path) -> None:
     done = await judge_direct(run, sent, concurrency=4, budget=Budget(max_usd=0.021))
     assert done.stopped is not None
     # Eleven reach it; those under way with it, three at the most, are finished.
-    assert 11 <= done.scored == done.calls <= 14
+    assert 11 <= done.settled == done.calls <= 14
     done = await judge_direct(run, sent, budget=Budget(max_tokens=3 * 940))
     assert done.calls < 20
     done = await judge_direct(run, sent)
-    assert (done.scored, done.stopped, len(sent.requests)) == (30, None, 30)
+    assert (done.settled, done.stopped, len(sent.requests)) == (30, None, 30)
 
 
 async def test_all_attempts_are_charged(run: Path) -> None:
@@ -91,9 +91,9 @@ async def test_another_models_score_counts_only_where_that_is_allowed(run: Path)
     assert len(strange.requests) == 8
     assert all(request.repair is None for request in strange.requests)
     allowed = await judge_direct(run, strange, allow_unpinned=True)
-    assert allowed.scored == 30
+    assert allowed.settled == 30
     again = await judge_direct(run, Judge(lambda _: GOOD), concurrency=2, budget=Budget(max_calls=10))
-    assert (again.scored, again.reasons) == (10, {"another model answered": 20})
+    assert (again.settled, again.reasons) == (10, {"another model answered": 20})
     assert (await judge_direct(run, strange, allow_unpinned=True)).calls == 0
     assert read_direct(run) is not None
 
@@ -135,7 +135,7 @@ async def test_a_score_is_read_right_or_not_at_all(run_dir: Path, said: str, sco
     await run_model(make_cases(1), answer, run_dir, use=USE, created_at=AT)
     await judge_direct(run_dir, Judge(lambda _: said), max_retries=0)
     (row,) = read_log(run_dir / DIRECT).rows
-    assert row["score"] == score
+    assert (row["value"] or {}).get("score") == score
     assert bool(row["reason"]) == (score is None)
 
 

@@ -182,8 +182,8 @@ async def test_case_scores_against_people_and_a_direct_judge(run: Path, tmp_path
         return json.dumps({"reasoning": "so", "score": scores[f"c{int(text[13:-1]):03d}"] / 2})
 
     done = await judge_direct(run, Judge(answer), concurrency=2)
-    assert (done.answers, done.scored, done.calls) == (N, N - 1, N + 2)
-    assert list(done.reasons) == ["score"]
+    assert (done.questions, done.settled, done.calls) == (N, N - 1, N + 2)
+    assert list(done.reasons) == ["score: Input should be a valid number"]
     asked.clear()
     assert (await judge_direct(run, Judge(answer))).calls == 2  # what had no score is asked again, alone
     assert {text[-4:] for text in asked} == {", 2."}
@@ -252,7 +252,7 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
     ]
     replies = iter(said)
     done = await judge_direct(run, Judge(lambda _: next(replies)), concurrency=1, max_retries=0, budget=Budget(7))
-    assert (done.scored, done.calls) == (1, 7)
+    assert (done.settled, done.calls) == (1, 7)
     assert done.stopped is not None
     direct = read_direct(run)
     assert direct is not None
@@ -261,7 +261,7 @@ async def test_the_direct_judge_is_not_led_or_led_astray(run: Path) -> None:
         await judge_direct(run, Judge(lambda _: "", engine="rules"))
     with (run / DIRECT).open("a") as log:
         log.write("{}\n")
-    direct = read_direct(run, judge=direct.judge)
+    direct = read_direct(run)
     assert [note.partition("row: ")[0] for note in direct.notes] == ["direct.jsonl:8: not a valid "]
 
 

@@ -9,9 +9,13 @@ import numpy as np
 import pytest
 
 from medlive.errors import UsageError
+from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.protocols.coverage import Coverage, Hits, cacs, calibrate, hits_of, partial, threshold
-from medlive.evaluation.protocols.model import Findings, Material, Subject
+from medlive.evaluation.protocols.model import (
+    Material,
+    Subject,
+)
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.engine import EngineIdentity
 from tests.support.runs import made_cases, made_run, made_runs

@@ -7,10 +7,14 @@ from pathlib import Path
 import pytest
 
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import Answer, AnswerState
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.exact import Number, Query, close, final_number, query_of, run_query
-from medlive.evaluation.protocols.model import Findings, Side, Subject
+from medlive.evaluation.protocols.model import (
+    Side,
+    Subject,
+)
 from medlive.evaluation.protocols.portfolio import portfolio, ranks
 from medlive.evaluation.protocols.registry import fitting, make_protocol
 from medlive.llm.engine import EngineIdentity

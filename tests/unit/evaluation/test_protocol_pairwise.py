@@ -12,6 +12,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.protocols.model import Material, Results, Subject
 from medlive.evaluation.protocols.pairwise import PairReply, Pairwise, Schedule, check_pair
 from medlive.evaluation.protocols.runner import plan_protocol, read_findings, run_protocol
@@ -110,6 +111,22 @@ async def test_a_stopped_run_goes_on_and_nothing_is_paid_twice(tmp_path: Path) -
     assert len(asked) == len(set(asked)) == 80
     again = await run_protocol(adaptive, stuff, tmp_path, judge)
     assert (again.calls, again.questions, again.settled) == (0, 80, 80)
+
+
+async def test_replies_are_shared_between_folders_and_forged_ones_are_not_taken(tmp_path: Path) -> None:
+    stuff = await material(tmp_path, 2)
+    judge = Judge(by_skill)
+    first = await run_protocol(ALL, stuff, tmp_path / "a", judge, cache=GradeCache(tmp_path / "cache"))
+    plan = plan_protocol(ALL, stuff, tmp_path / "b", WHO, cache=GradeCache(tmp_path / "cache"))
+    assert (plan.calls, plan.about) == (0, {"questions": 24, "answered": 24})
+    for raw in ("It is the second.", by_skill(judge.requests[0]).replace('"first"', '"third"')):
+        for path in (tmp_path / "cache").rglob("*.jsonl"):
+            row = json.loads(path.read_text())
+            if row["case_id"] == "c001":
+                path.write_text(json.dumps(row | {"raw": raw}))
+    again = await run_protocol(ALL, stuff, tmp_path / "b", judge, cache=GradeCache(tmp_path / "cache"))
+    assert (first.calls, first.cached, again.calls, again.cached) == (24, 0, 2, 22)
+    assert len(judge.requests) == 26
 
 
 def test_a_preference_that_every_criterion_denies_is_unusable() -> None:

@@ -8,9 +8,12 @@ import pytest
 
 from medlive.errors import UsageError
 from medlive.evaluation.asking.run import run_model
+from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.protocols.errors import Edit, ErrorKind, edit_of, edits, plant
-from medlive.evaluation.protocols.model import Findings, Subject
+from medlive.evaluation.protocols.model import (
+    Subject,
+)
 from medlive.evaluation.protocols.runner import read_findings, run_protocol
 from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety, outcome
 from medlive.evaluation.runs.folder import ModelUse

@@ -1,0 +1,326 @@
+"""Typed questions to a judge: asked stage after stage, resumed where they stopped, replies shared between runs.
+
+The log holds a finding a line. A question is found again by what its reply rests on, so a repeated run asks for
+what is new and for what stayed ungraded.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel
+
+from medlive.digest import digest_json
+from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls, sent_text
+from medlive.evaluation.grading.cache import SharedRows
+from medlive.evaluation.log import LogWriter, open_log, values_of
+from medlive.evaluation.model import CallsMade, LogRow, kind_of
+from medlive.llm.ask import MOST_RAW, Asker, Unusable, read_as
+from medlive.llm.budget import Budget
+from medlive.llm.engine import Engine, EngineIdentity, Finish, Reply, Request, Usage
+from medlive.llm.pool import Progress, work_through
+from medlive.llm.prompts import load_prompt
+from medlive.llm.wire import Price
+
+R = TypeVar("R", bound=BaseModel)
+
+A_ROUND: Final = 1_000
+"""Attempts after unusable replies lie between two rounds of the same question."""
+OUTPUT_A_QUESTION: Final = 120
+"""Tokens of a reply, where none is on record."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """One typed question to a judge."""
+
+    case_id: str
+    part: str
+    """Which question of the case, for people: "round 2", "document 3"."""
+    task: str
+    """The prompt's name, "protocol.checklist"."""
+    inputs: Mapping[str, Any]
+    """`language` among them."""
+    reply: type[BaseModel]
+    check: Callable[[Any], str | None] = lambda _: None
+    """What is wrong with a reply that fits its schema, or None."""
+    check_text: Callable[[str, Any], str | None] = lambda *_: None
+    """The same, given the reply's whole text too."""
+    round: int = 0
+    """Raised where the same question is asked several times on purpose."""
+    package: str = "medlive.evaluation"
+    """Where the prompt lies."""
+
+    @cached_property
+    def request(self) -> Request:
+        """What is asked."""
+        return Request(
+            self.task, load_prompt(self.package, self.task), self.inputs, self.reply.model_json_schema(),
+            round=self.round * A_ROUND,
+        )  # fmt: skip
+
+    def read(self, reply: Reply) -> BaseModel:
+        """The reply, checked. Raises Unusable."""
+        value = read_as(self.reply, self.request, self.check)(reply)
+        if fault := self.check_text(reply.text, value):
+            raise Unusable(fault)
+        return value
+
+
+@dataclass(frozen=True, slots=True)
+class Finding(LogRow):
+    """What came of a question, as a line of the log."""
+
+    case_id: str
+    part: str
+    task: str
+    key: str
+    """The digest of all that the reply rests on: task, prompt, schema, inputs, round and judge."""
+    value: Mapping[str, Any] | None
+    """The reply; None: ungraded, with its reason."""
+    reason: str
+    raw: str
+    """The judge's reply, cut at 20,000 characters."""
+    grader: str
+    """The model as the reply names it; "" where no reply came."""
+    engine: str
+    model: str
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    usage: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def judge(self) -> EngineIdentity:
+        """Who was asked."""
+        return EngineIdentity(self.engine, self.model, self.parameters)
+
+    def reread(self, question: Question) -> BaseModel | None:
+        """What the stored reply says of a question; None where it is cut, or cannot be used."""
+        if len(self.raw) >= MOST_RAW:
+            return None
+        try:
+            return question.read(Reply(self.raw, Finish.STOP, Usage(), self.grader))
+        except Unusable:
+            return None
+
+
+class Findings:
+    """What one judge was found to say, by question."""
+
+    def __init__(self, identity: EngineIdentity, *, allow_unpinned: bool = False) -> None:
+        """`identity` is the judge's; `allow_unpinned` lets replies of other models count."""
+        self.identity, self._allow = identity, allow_unpinned
+        self.others: Sequence[Findings] = ()
+        """Of the other judges on record."""
+        self._latest: dict[str, Finding] = {}
+        self._read: dict[str, BaseModel] = {}
+        self._unusable: Counter[str] = Counter()
+
+    def put(self, finding: Finding) -> None:
+        """The newest finding of its key."""
+        self._latest[finding.key] = finding
+        self._read.pop(finding.key, None)
+        self._unusable[finding.key] += finding.value is None and bool(finding.grader)
+
+    def key(self, question: Question) -> str:
+        """What a question's finding is kept under."""
+        return question.request.digest(self.identity)
+
+    def find(self, question: Question) -> Finding | None:
+        """What is on record about a question, usable or not."""
+        return self._latest.get(self.key(question))
+
+    def get(self, question: Question, kind: type[R]) -> R | None:
+        """The reply to a question; None: there is none that counts."""
+        key = self.key(question)
+        if (read := self._read.get(key)) is None:
+            found = self._latest.get(key)
+            if found is None or found.value is None or not self.identity.accepts(found.grader, self._allow):
+                return None
+            read = self._read[key] = kind.model_validate(found.value)
+        if not isinstance(read, kind):
+            raise TypeError(f"{question.task} is answered by {type(read).__name__}, not {kind.__name__}")
+        return read
+
+    def settled(self, question: Question) -> bool:
+        """Whether a question has a reply that counts."""
+        return self.get(question, question.reply) is not None
+
+    def unusable(self, question: Question) -> int:
+        """How many replies to a question could not be used."""
+        return self._unusable[self.key(question)]
+
+
+Source = Callable[[Findings], Iterable[Question]]
+"""All questions that can be asked, given what was found."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuestionsAsked(CallsMade):
+    """What asking came to."""
+
+    path: Path
+    """The log."""
+    questions: int
+    """That could be asked, those that build on earlier replies included."""
+    settled: int
+    cached: int
+    """Replies that other runs had paid for."""
+    reasons: Mapping[str, int]
+    """Why questions are ungraded."""
+    notes: tuple[str, ...]
+    """Lines of the log that could not be parsed; what they held is asked for again."""
+
+
+async def ask_questions(
+    source: Source,
+    path: Path,
+    engine: Engine,
+    *,
+    concurrency: int = 16,
+    max_retries: int = 1,
+    allow_unpinned: bool = False,
+    budget: Budget | None = None,
+    cache: SharedRows | None = None,
+    progress: Progress | None = None,
+) -> QuestionsAsked:
+    """Ask every question that has no reply yet by this engine, stage after stage.
+
+    `path` is the log, its folder made if missing. Arguments and errors are those of `grade_run`.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    who = engine.identity
+    asker = Asker(
+        engine, "judge", repairs=max_retries, concurrency=concurrency, allow_unpinned=allow_unpinned, budget=budget
+    )
+    asked: set[str] = set()
+    stopped: str | None = None
+    cached = 0
+    with open_log(path) as log:
+        found, notes = read_findings(path, who, allow_unpinned=allow_unpinned)
+
+        async def ask(question: Question) -> int:
+            request = replace(question.request, round=question.request.round + found.unusable(question))
+            asked.add(key := found.key(question))
+            answer = await asker.ask(request, question.read)
+            last = answer.last
+            finding = Finding(
+                case_id=question.case_id, part=question.part, task=question.task, key=key,
+                value=answer.value.model_dump(mode="json") if answer.value else None, reason=answer.reason,
+                raw=last.text[:MOST_RAW] if last else "", grader=last.model if last else "", engine=who.engine,
+                model=who.model, parameters=dict(who.parameters), usage=answer.usage,
+            )  # fmt: skip
+            log.add(finding.row())
+            found.put(finding)
+            if cache and answer.value:
+                cache.keep(key, finding.row())
+            return 1
+
+        try:
+            while stopped is None:
+                questions = _unique(source, found)
+                if taken := _take_cached(questions, cache, found, log):
+                    cached += taken
+                    continue
+                todo = [q for key, q in questions.items() if key not in asked and not found.settled(q)]
+                if not todo:
+                    break
+                stopped = await work_through(
+                    todo,
+                    ask,
+                    concurrency,
+                    done=len(questions) - len(todo),
+                    total=len(questions),
+                    progress=progress,
+                )
+        finally:
+            if cache:
+                cache.flush()
+    questions = _unique(source, found)
+    left = [question for question in questions.values() if not found.settled(question)]
+    reasons = Counter(_why(found.find(question)) for question in left)
+    return QuestionsAsked(
+        path=path, questions=len(questions), settled=len(questions) - len(left), calls=asker.calls, cached=cached,
+        reasons=dict(reasons.most_common()), notes=(*notes, *(cache.notes if cache else ())), stopped=stopped,
+        silence=asker.silence,
+    )  # fmt: skip
+
+
+def plan_questions(
+    source: Source,
+    path: Path,
+    identity: EngineIdentity,
+    *,
+    concurrency: int = 16,
+    allow_unpinned: bool = False,
+    price: Price | None = None,
+    cache: SharedRows | None = None,
+) -> Plan:
+    """What `ask_questions` would ask now, if no reply had to be asked for twice. Questions that build on replies
+    which are not there yet are not counted."""
+    found, _ = read_findings(path, identity, allow_unpinned=allow_unpinned)
+    while _take_cached(_unique(source, found), cache, found):
+        pass
+    questions = _unique(source, found).values()
+    todo = [_call(question) for question in questions if not found.settled(question)]
+    return plan_calls(
+        todo, [Sample(_call(question), one.usage) for question in questions if (one := found.find(question))],
+        about={"questions": len(questions), "answered": len(questions) - len(todo)}, price=price,
+        concurrency=concurrency, output_tokens=OUTPUT_A_QUESTION,
+    )  # fmt: skip
+
+
+def read_findings(
+    path: Path, identity: EngineIdentity | None = None, *, allow_unpinned: bool = False
+) -> tuple[Findings, list[str]]:
+    """What a log holds of a judge and, as its `others`, of all others, who wrote last first; and its lines that
+    could not be parsed. Without an identity the judge is the one that wrote last. A missing log holds nothing."""
+    notes, judges = list[str](), dict[str, Findings]()
+    for finding in values_of(path, Finding.from_row, notes):
+        mark = digest_json(finding.judge.as_json())
+        judges[mark] = of = judges.pop(mark, None) or Findings(finding.judge, allow_unpinned=allow_unpinned)
+        of.put(finding)
+    mark = digest_json(identity.as_json()) if identity else next(reversed(judges), "")
+    who = identity or EngineIdentity("", "")
+    mine = judges.pop(mark, None) or Findings(who, allow_unpinned=allow_unpinned)
+    mine.identity, mine.others = identity or mine.identity, tuple(reversed(judges.values()))
+    return mine, notes
+
+
+def _take_cached(
+    questions: Mapping[str, Question], cache: SharedRows | None, found: Findings, log: LogWriter | None = None
+) -> int:
+    """Put on record what the cache holds about questions that are open; how many that were.
+
+    Whatever the folder holds, a reply counts only where it reads as the judge's own would.
+    """
+    taken = 0
+    for key, question in questions.items() if cache else ():
+        rows = () if cache is None or found.settled(question) else cache.rows(key, Finding.from_row)
+        for finding in rows:
+            value = finding.reread(question)
+            if value is not None and finding.key == key and found.identity.accepts(finding.grader):
+                mine = replace(finding, case_id=question.case_id, part=question.part, usage={})
+                found.put(mine := replace(mine, value=value.model_dump(mode="json")))
+                taken += 1
+                if log:
+                    log.add(mine.row())
+                break
+    return taken
+
+
+def _call(question: Question) -> Call:
+    return Call(str(question.inputs["language"]), sent_text(question.request))
+
+
+def _unique(source: Source, found: Findings) -> dict[str, Question]:
+    """The questions by key: what two runs have in common is asked once."""
+    return {found.key(question): question for question in source(found)}
+
+
+def _why(finding: Finding | None) -> str:
+    if finding is None:
+        return "not asked yet"
+    return kind_of(finding.reason) if finding.value is None else "another model answered"
