@@ -122,6 +122,25 @@ def intervals(
     return out.svg()
 
 
+def interval_lines(values: Sequence[Interval | None], width: int = 33) -> list[str]:
+    """The same in characters: each interval as a line with a dot at its value, all on one scale; "" for none."""
+    known = [end for value in values if value for end in value.ends]
+    low, high = min(known, default=0.0), max(known, default=0.0)
+
+    def at(end: float) -> int:
+        return round((end - low) / (high - low or 1.0) * (width - 1))
+
+    lines = []
+    for value in values:
+        line = [" "] * width
+        for place in range(at(min(value.ends)), at(max(value.ends)) + 1) if value else ():
+            line[place] = "─"
+        if value:
+            line[at(value.value)] = "●"
+        lines.append("".join(line).rstrip())
+    return lines
+
+
 def _row(
     out: Drawing, series: Sequence[str], row: IntervalRow, at: Callable[[float], float], left: float, room: float
 ) -> None:

@@ -4,7 +4,7 @@ P(a beats b) = s_a / (s_a + s_b); a draw is half a win for each. An Elo of 1000 
 the same strength: 400 points are odds of 10 to 1 (Elo 1978; MEDIC, seed 004 §3, appendix A.3.10).
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -70,9 +70,17 @@ def elo(won: Floats, prior: float = PRIOR) -> Floats:
     return np.asarray(CENTRE + A_DECADE / np.log(10) * theta)
 
 
-def drawn_elo(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0) -> Floats:
-    """(draws x models): the ratings in each draw of whole clusters, with replacement."""
-    names = {cluster: place for place, cluster in enumerate(dict.fromkeys(m.cluster for m in matches))}
+def drawn_elo(
+    matches: Sequence[Match],
+    models: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+    clusters: Iterable[int] = (),
+) -> Floats:
+    """(draws x models): the ratings in each draw of whole clusters, with replacement; of the matches' own, or of
+    `clusters`, so that two sets of matches are drawn alike."""
+    names = {cluster: place for place, cluster in enumerate(clusters or dict.fromkeys(m.cluster for m in matches))}
     by_cluster = np.zeros((len(names), models, models))
     for match in matches:
         by_cluster[names[match.cluster], match.first, match.second] += match.score
@@ -99,6 +107,30 @@ def ratings(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: i
     drawn = drawn_elo(matches, models, draws=draws, seed=seed) if several else np.full((0, models), np.nan)
     bounds = [interval(drawn[:, place]) or (None, None) for place in range(models)]
     return [Rating(float(values[place]), *bounds[place]) if place in played else None for place in range(models)]
+
+
+def rank_agreement(
+    of: Callable[[Floats, Floats], float | None],
+    first: Sequence[Match],
+    second: Sequence[Match],
+    models: int,
+    *,
+    draws: int = 1000,
+    seed: int = 0,
+) -> tuple[int, float | None, float | None, float | None]:
+    """How alike two judges rank the models: how many both have matches of, a rank correlation, as `kendall`, of
+    their ratings, and its 95 % interval over clusters, drawn alike for both; None where there is none."""
+    sides = [{place for m in side for place in (m.first, m.second)} for side in (first, second)]
+    common = sorted(sides[0] & sides[1])
+    # Equal ratings differ by rounding.
+    value = of(*(elo(points(side, models))[common].round(6) for side in (first, second)))
+    clusters = dict.fromkeys(m.cluster for side in (first, second) for m in side)
+    if value is None or len(clusters) < 2:
+        return len(common), value, None, None
+    drawn = (drawn_elo(side, models, draws=draws, seed=seed, clusters=clusters) for side in (first, second))
+    found = [of(a, b) for a, b in zip(*(one[:, common].round(6) for one in drawn), strict=True)]
+    bounds = interval(np.array([np.nan if one is None else one for one in found]))
+    return len(common), value, *(bounds or (None, None))
 
 
 def uncertainty(won: Floats) -> NDArray[np.float64]:

@@ -177,7 +177,7 @@ def all_(
         figures[task] = results.figures
         values.append(_value(protocol, results, done) | {"task": task})
         if not as_json:
-            _show(results.tables)
+            show_tables(results.tables)
     if calls.dry_run:
         return
     if not figures:
@@ -189,7 +189,7 @@ def all_(
         "tasks": values,
         "tables": [asdict(t) for t in tables],
     }
-    print_result(value, as_json, lambda: _show(tables))
+    print_result(value, as_json, lambda: show_tables(tables))
     check_complete(left, "questions are ungraded", None, "the same command asks again", always=True)
 
 
@@ -238,7 +238,7 @@ def _report(protocol: "Protocol", results: "Results", done: "QuestionsAsked | No
     notes = list(results.notes)
     if done is not None:
         notes += [*done.notes, *(f"ungraded: {n}: {why}" for why, n in done.reasons.items())]
-    print_result(_value(protocol, results, done), as_json, lambda: _show(results.tables), notes=notes)
+    print_result(_value(protocol, results, done), as_json, lambda: show_tables(results.tables), notes=notes)
 
 
 def _value(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None") -> dict[str, Any]:
@@ -253,10 +253,17 @@ def _value(protocol: "Protocol", results: "Results", done: "QuestionsAsked | Non
     return value
 
 
-def _show(tables: "Sequence[Table]") -> None:
+def show_tables(tables: "Sequence[Table]") -> None:
+    """Print tables, each interval drawn as well."""
+    from medlive.charts import Interval, interval_lines
+
     for table in tables:
         rows = [[_cell(cell) for cell in row] for row in table.rows]
-        print_table(list(table.columns), rows, title=table.title)
+        columns = list(table.columns)
+        if drawn := [None if v is None else Interval(v, low, high) for _, v, low, high in table.estimates]:
+            columns.append("95 % interval")
+            rows = [[*row, line] for row, line in zip(rows, interval_lines(drawn), strict=True)]
+        print_table(columns, rows, title=table.title)
         if table.note:
             typer.echo(table.note + "\n")
 

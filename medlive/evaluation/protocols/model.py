@@ -55,6 +55,22 @@ class Table:
     note: str = ""
     """What a reader must know to read it: the source of the formula, what None stands for."""
 
+    @property
+    def estimates(self) -> list[tuple[str, float | None, float | None, float | None]]:
+        """Each row's label, value, low and high, where the columns low and high follow a value; else none."""
+        if "low" not in self.columns:
+            return []
+        at = list(self.columns).index("low") - 1
+
+        def number(cell: Cell) -> float | None:
+            return None if cell is None or isinstance(cell, str) else float(cell)
+
+        return [
+            (", ".join(cell for cell in row[:at] if isinstance(cell, str)),
+             number(row[at]), number(row[at + 1]), number(row[at + 2]))
+            for row in self.rows
+        ]  # fmt: skip
+
 
 @dataclass(frozen=True, slots=True)
 class Results:

@@ -9,7 +9,7 @@ on cases where the two have met others least; `round-robin` asks for every pair 
 """
 
 import random
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from enum import StrEnum
 from itertools import combinations
 from typing import Annotated, ClassVar, Final, Literal, NamedTuple
@@ -29,7 +29,8 @@ from medlive.evaluation.protocols.model import (
     Table,
     has_reference,
 )
-from medlive.statistics.bradley_terry import Match, elo, points, ratings, uncertainty
+from medlive.statistics.bradley_terry import Match, Rating, elo, points, rank_agreement, ratings, uncertainty
+from medlive.statistics.correlation import kendall, spearman
 
 TASK: Final = "protocol.pairwise"
 CRITERIA: Final = ("relevance", "completeness", "safety", "ethics", "clarity")
@@ -118,24 +119,79 @@ class Pairwise(Protocol):
         return self._season.advance()
 
     def results(self, material: Material, found: Findings) -> Results:
-        """Ratings, what each model took from each, criteria, and what the order did."""
+        """Ratings over all judges on record and by each, what each model took from each, criteria, and what the
+        order did."""
         hall = self._hall(material)
-        played = {pair: score for pair in hall.pairs if (score := hall.score(pair, found)) is not None}
-        matches = [Match(pair.first, pair.second, score, pair.case) for pair, score in played.items()]
-        rated = ratings(matches, hall.models, draws=self.draws, seed=self.seed)
-        won = points(matches, hall.models)
+        judges = _by_name(of for of in (found, *found.others) if hall.matches(of))
+        played = {name: hall.matches(of) for name, of in judges.items()}
+        pooled = [match for name in judges for match in played[name]]
+        rated = ratings(pooled, hall.models, draws=self.draws, seed=self.seed)
+        won = points(pooled, hall.models)
         games = won + won.T
+        order = sorted(range(hall.models), key=lambda place: -(one.elo if (one := rated[place]) else -np.inf))
         rows: list[list[Cell]] = [
-            [name, *((rating.elo, rating.low, rating.high) if rating else (None, None, None)),
-             int(games[place].sum()), float(won[place].sum() / games[place].sum()) if rating else None]
-            for place, (name, rating) in enumerate(zip(hall.names, rated, strict=True))
+            [hall.names[place], *_figures(rated[place]), int(games[place].sum()),
+             float(won[place].sum() / games[place].sum()) if rated[place] else None]
+            for place in order
         ]  # fmt: skip
-        rows.sort(key=lambda row: -float(row[1]) if isinstance(row[1], float) else np.inf)
         titles = ("model", "Elo", "low", "high", "matches", "share of points")
         note = "Bradley-Terry on wins in both orders, all else draws; 95 % intervals over cases; NA: no match."
-        tables = [Table("Ratings", titles, rows, note), _between(hall.names, won), *_criteria(hall, found, played)]
+        if len(judges) > 1:
+            note += f" Pooled over {', '.join(judges)}."
+        tables = [
+            Table("Ratings", titles, rows, note),
+            _between(hall.names, won),
+            _criteria(hall, judges.values()),
+        ]
+        if len(judges) > 1:
+            tables += [self._by_judge(hall, played, judges, order), self._agreement(hall, played, judges)]
         figures = {name: rating.elo if rating else None for name, rating in zip(hall.names, rated, strict=True)}
-        return Results(tables, figures, hall.order_notes(found, played))
+        notes = [
+            f"{name}: {note}" if len(judges) > 1 else note
+            for name, of in judges.items()
+            for note in hall.order_notes(of)
+        ]
+        return Results(tables, figures, notes)
+
+    def _by_judge(
+        self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str], order: Iterable[int]
+    ) -> Table:
+        of = {name: ratings(played[name], hall.models, draws=self.draws, seed=self.seed) for name in judges}
+        met = {name: points(played[name], hall.models) for name in judges}
+        rows: list[list[Cell]] = [
+            [hall.names[place], name, *_figures(of[name][place]),
+             int(met[name][place].sum() + met[name][:, place].sum())]
+            for place in order for name in judges
+        ]  # fmt: skip
+        note = "Each judge's matches by themselves."
+        return Table("Ratings by judge", ("model", "judge", "Elo", "low", "high", "matches"), rows, note)
+
+    def _agreement(self, hall: "_Hall", played: Mapping[str, list[Match]], judges: Iterable[str]) -> Table:
+        rows: list[list[Cell]] = []
+        for one, other in combinations(judges, 2):
+            for coefficient, of in (("Kendall", kendall), ("Spearman", spearman)):
+                models, *found = rank_agreement(
+                    of, played[one], played[other], hall.models, draws=self.draws, seed=self.seed
+                )
+                rows.append([one, other, coefficient, *found, models])
+        note = (
+            "Of the models' ratings; 95 % intervals over cases, drawn alike for both; NA: fewer than three models."
+        )
+        titles = ("judge", "other judge", "coefficient", "value", "low", "high", "models")
+        return Table("How alike judges rank models", titles, rows, note)
+
+
+def _by_name(judges: Iterable[Findings]) -> dict[str, Findings]:
+    """Judges by their models' names, made unique."""
+    named: dict[str, Findings] = {}
+    for of in judges:
+        name = of.identity.model
+        named[name if name not in named else f"{name} ({len(named) + 1})"] = of
+    return named
+
+
+def _figures(rating: Rating | None) -> tuple[Cell, Cell, Cell]:
+    return (rating.elo, rating.low, rating.high) if rating else (None, None, None)
 
 
 class _Season:
@@ -253,9 +309,14 @@ class _Hall:
         preferred = {side if side == "equal" else (side == "first") is stood for side, stood in sides}
         return {True: 1.0, False: 0.0}.get(next(iter(preferred)), 0.5) if len(preferred) == 1 else 0.5
 
-    def order_notes(self, found: Findings, played: Iterable[Pair]) -> list[str]:
+    def matches(self, found: Findings, criterion: str = "better") -> list[Match]:
+        """Every match that was compared."""
+        scores = ((pair, self.score(pair, found, criterion)) for pair in self.pairs)
+        return [Match(p.first, p.second, score, p.case) for p, score in scores if score is not None]
+
+    def order_notes(self, found: Findings) -> list[str]:
         """How often place decided instead of content."""
-        both = [self.replies(pair, found) for pair in played]
+        both = [self.replies(pair, found) for pair in self.pairs]
         turned = [replies for replies in both if len(replies) == 2]
         by_place = sum(a.better == b.better != "equal" for (a, _), (b, _) in turned)
         if not turned:
@@ -282,23 +343,17 @@ def _between(names: list[str], won: "np.ndarray[tuple[int, int], np.dtype[np.flo
     return Table("Against one another", ["model", *names], rows, note)
 
 
-def _criteria(hall: _Hall, found: Findings, played: Iterable[Pair]) -> Iterator[Table]:
+def _criteria(hall: _Hall, judges: Collection[Findings]) -> Table:
     """Each model's share of the points by criterion."""
-    pairs = list(played)
-    taken = {}
-    for criterion in CRITERIA:
-        matches = [
-            Match(p.first, p.second, score, p.case)
-            for p in pairs
-            if (score := hall.score(p, found, criterion)) is not None
-        ]
-        taken[criterion] = points(matches, hall.models)
+    taken = [
+        points([match for of in judges for match in hall.matches(of, criterion)], hall.models)
+        for criterion in CRITERIA
+    ]
     rows: list[list[Cell]] = [
-        [name, *(_share(taken[criterion], place) for criterion in CRITERIA)]
-        for place, name in enumerate(hall.names)
+        [name, *(_share(won, place) for won in taken)] for place, name in enumerate(hall.names)
     ]
     note = "The share of the points in all matches of a model; a criterion is won where both orders agree."
-    yield Table("By criterion", ["model", *CRITERIA], rows, note)
+    return Table("By criterion", ["model", *CRITERIA], rows, note)
 
 
 def _share(won: "np.ndarray[tuple[int, int], np.dtype[np.float64]]", place: int) -> float | None:
