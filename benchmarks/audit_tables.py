@@ -24,9 +24,9 @@ import psycopg
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from medlive.db import embedded
-from medlive.db.audit.listing import count_rows, load_page, week_bounds
+from medlive.db.audit.listing import Filter, count_rows, load_page, week_bounds
 from medlive.db.audit.tables import LISTINGS
-from medlive.db.audit.threads import THREADS, ThreadFilter
+from medlive.db.audit.threads import THREADS
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, Session
 
@@ -178,22 +178,22 @@ def questions(chance: random.Random) -> tuple[str, Ask]:
     number = int(20000 * chance.random() ** 4)
     chinese = chr(19968 + chance.randint(0, 399)) + chr(19968 + chance.randint(0, 399))
     filters = {
-        "all": ThreadFilter(),
-        "source": ThreadFilter(source=source),
-        "reason": ThreadFilter(reason=reason),
-        "source, reason": ThreadFilter(source=source, reason=reason),
-        "week": ThreadFilter(week=week),
-        "week, stage, reason": ThreadFilter(week=week, stage=("validator",), reason=("contradicted",)),
-        "since": ThreadFilter(since=week_bounds(week[0])[0], language=("zh",)),
-        "until": ThreadFilter(until=week_bounds(week[0])[0]),
-        "engine": ThreadFilter(engine=(f"m-{chance.randint(2023, 2026)}",)),
-        "until, outcome": ThreadFilter(until=week_bounds(week[0])[0], outcome=("held",)),
-        "English word": ThreadFilter(text=f"w{number}"),
-        "English words, source": ThreadFilter(text=f"w{number} w{number + 1}", source=source),
-        "Chinese word": ThreadFilter(text=chinese),
+        "all": Filter(),
+        "source": Filter({"source": source}),
+        "reason": Filter({"reason": reason}),
+        "source, reason": Filter({"source": source, "reason": reason}),
+        "week": Filter({"week": week}),
+        "week, stage, reason": Filter({"week": week, "stage": ("validator",), "reason": ("contradicted",)}),
+        "since": Filter({"language": ("zh",)}, since=week_bounds(week[0])[0]),
+        "until": Filter(until=week_bounds(week[0])[0]),
+        "engine": Filter({"engine": (f"m-{chance.randint(2023, 2026)}",)}),
+        "until, outcome": Filter({"outcome": ("held",)}, until=week_bounds(week[0])[0]),
+        "English word": Filter(text=f"w{number}"),
+        "English words, source": Filter({"source": source}, text=f"w{number} w{number + 1}"),
+        "Chinese word": Filter(text=chinese),
     }
     name = chance.choice(list(filters))
-    where, listing = filters[name], LISTINGS["cases" if chance.random() < 0.3 else "threads"][0]
+    where, listing = filters[name], LISTINGS["cases" if chance.random() < 0.3 else "threads"]
     kind = "threads" if listing is THREADS else "cases"
     sort, down = chance.choice(("changed", "changed", "posted")), chance.random() < 0.8
 

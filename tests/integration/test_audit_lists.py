@@ -10,8 +10,8 @@ import pytest
 from sqlalchemy import text
 
 from medlive.db.audit.listing import Counts, Filter, Listing, count_rows, load_page, stream_rows
-from medlive.db.audit.tables import CLAIMS, LISTINGS, ClaimFilter
-from medlive.db.audit.threads import CASES, FACETS, THREADS, ThreadFilter, ThreadItem, sum_counts
+from medlive.db.audit.tables import CLAIMS, LISTINGS
+from medlive.db.audit.threads import CASES, FACETS, THREADS, ThreadItem, sum_counts
 from medlive.db.session import Database
 from medlive.db.threads import threads
 from medlive.digest import digest_text
@@ -65,18 +65,18 @@ def names(rows: Sequence[ThreadItem]) -> list[str]:
 
 
 FILTERS = (
-    ThreadFilter(),
-    ThreadFilter(source=("s1",)),
-    ThreadFilter(source=("s1", "s2"), stage=("filters",), reason=("duplicate",)),
-    ThreadFilter(week=("2026.W06", "2026.W07")),
-    ThreadFilter(week=("2026.W06",), language=("zh",)),
-    ThreadFilter(since=datetime(2026, 2, 4, tzinfo=UTC), until=datetime(2026, 2, 9, tzinfo=UTC)),
-    ThreadFilter(since=datetime(2026, 2, 4, tzinfo=UTC), source=("s1",)),
-    ThreadFilter(until=datetime(2026, 2, 9, tzinfo=UTC), stage=("filters",), language=("en", "zh")),
-    ThreadFilter(text="headaches"),
-    ThreadFilter(text="头痛", source=("s0",)),
-    ThreadFilter(language=("",)),
-    ThreadFilter(reason=("nothing",)),
+    Filter(),
+    Filter({"source": ("s1",)}),
+    Filter({"source": ("s1", "s2"), "stage": ("filters",), "reason": ("duplicate",)}),
+    Filter({"week": ("2026.W06", "2026.W07")}),
+    Filter({"week": ("2026.W06",), "language": ("zh",)}),
+    Filter(since=datetime(2026, 2, 4, tzinfo=UTC), until=datetime(2026, 2, 9, tzinfo=UTC)),
+    Filter({"source": ("s1",)}, since=datetime(2026, 2, 4, tzinfo=UTC)),
+    Filter({"stage": ("filters",), "language": ("en", "zh")}, until=datetime(2026, 2, 9, tzinfo=UTC)),
+    Filter(text="headaches"),
+    Filter({"source": ("s0",)}, text="头痛"),
+    Filter({"language": ("",)}),
+    Filter({"reason": ("nothing",)}),
 )
 
 
@@ -111,9 +111,9 @@ async def test_pages_in_both_directions_are_the_whole_list(
                 assert backwards == whole
 
 
-def brute(rows: Sequence[ThreadItem], facet: str, where: ThreadFilter) -> dict[str, int]:
+def brute(rows: Sequence[ThreadItem], facet: str, where: Filter) -> dict[str, int]:
     """The counts of a facet over all threads, by looking at each."""
-    others = {name: values for name, values in where.facets().items() if name != facet}
+    others = {name: values for name, values in where.facets.items() if name != facet}
     kept = [r for r in rows if all(getattr(r, name) in values for name, values in others.items())]
     return dict(Counter(getattr(r, facet) for r in kept))
 
@@ -121,7 +121,7 @@ def brute(rows: Sequence[ThreadItem], facet: str, where: ThreadFilter) -> dict[s
 async def test_counts_follow_the_filter(filled: Database) -> None:
     of = [name for name in FACETS if name not in ("specialty", "status", "week")]
     for where in FILTERS:
-        plain = replace(where, week=(), source=(), language=(), stage=(), reason=())
+        plain = replace(where, facets={})
         rows = await every(filled, plain)
         async with filled.begin() as session:
             counts = await count_rows(session, THREADS, where)
@@ -134,7 +134,7 @@ async def test_counts_follow_the_filter(filled: Database) -> None:
 async def test_counts_stay_right_when_sums_are_added_up_and_threads_go(filled: Database) -> None:
     async def counts() -> Counts:
         async with filled.begin() as session:
-            return await count_rows(session, THREADS, ThreadFilter())
+            return await count_rows(session, THREADS, Filter())
 
     before = await counts()
     async with filled.begin() as session:
@@ -146,12 +146,12 @@ async def test_counts_stay_right_when_sums_are_added_up_and_threads_go(filled: D
         await session.execute(text("DELETE FROM thread_standings WHERE source = 's1'"))
     left = {k: v for k, v in before.facets["source"].items() if k != "s1"}
     assert (await counts()).facets["source"] == left
-    assert await every(filled, ThreadFilter(source=("s1",))) == []
+    assert await every(filled, Filter({"source": ("s1",)})) == []
 
 
 async def test_chinese_is_found_by_any_two_characters_and_english_by_its_stems(filled: Database) -> None:
     async def found(words: str) -> set[str]:
-        return {row.title for row in await every(filled, ThreadFilter(text=words))}
+        return {row.title for row in await every(filled, Filter(text=words))}
 
     assert await found("头痛") == {WORDS[1], WORDS[3]}
     assert await found("高血压") == {WORDS[3]}
@@ -164,9 +164,9 @@ async def test_chinese_is_found_by_any_two_characters_and_english_by_its_stems(f
 
 
 async def test_cases_are_threads_that_have_one(filled: Database) -> None:
-    assert await every(filled, ThreadFilter(), CASES) == []
+    assert await every(filled, Filter(), CASES) == []
     async with filled.begin() as session:
-        assert (await count_rows(session, CASES, ThreadFilter())).total == 0
+        assert (await count_rows(session, CASES, Filter())).total == 0
 
 
 ROWS = """
@@ -208,20 +208,20 @@ async def add_rows(database: Database) -> None:
 @pytest.mark.parametrize("name", [name for name in LISTINGS if name not in ("threads", "cases")])
 async def test_every_table_pages_counts_and_streams_alike(database: Database, name: str) -> None:
     await add_rows(database)
-    listing, kind = LISTINGS[name]
-    whole = await every(database, kind(), listing)
+    listing = LISTINGS[name]
+    whole = await every(database, Filter(), listing)
     assert len(whole) >= 15
-    assert whole == (await every(database, kind(), listing, descending=False))[::-1]
+    assert whole == (await every(database, Filter(), listing, descending=False))[::-1]
     forwards: list[Any] = []
     after, last = None, None
     async with database.begin() as session:
-        counts = await count_rows(session, listing, kind())
+        counts = await count_rows(session, listing, Filter())
         while last is None or (after := last.after) is not None:
-            last = await load_page(session, listing, kind(), after=after, size=4)
+            last = await load_page(session, listing, Filter(), after=after, size=4)
             forwards += last.rows
         backwards, before = list(last.rows), last.before
         while before is not None:
-            page = await load_page(session, listing, kind(), before=before, size=4)
+            page = await load_page(session, listing, Filter(), before=before, size=4)
             backwards, before = [*page.rows, *backwards], page.before
     assert forwards == whole == backwards
     assert (counts.total, counts.capped, counts.facets.keys()) == (len(whole), False, listing.facets.keys())
@@ -229,10 +229,10 @@ async def test_every_table_pages_counts_and_streams_alike(database: Database, na
         assert sum(values.values()) == len(whole)
         for value, n in values.items():
             chosen: dict[str, Any] = {facet: (value,)}
-            assert len(await every(database, kind(**chosen), listing)) == n, (facet, value)
-    later = kind(since=datetime.now(UTC) + timedelta(days=1))
+            assert len(await every(database, Filter(chosen), listing)) == n, (facet, value)
+    later = Filter(since=datetime.now(UTC) + timedelta(days=1))
     assert await every(database, later, listing) == []
-    assert await every(database, kind(text="no such words 头痛"), listing) == []
+    assert await every(database, Filter(text="no such words 头痛"), listing) == []
 
 
 async def test_more_rows_than_are_counted_are_a_lower_bound(
@@ -241,8 +241,8 @@ async def test_more_rows_than_are_counted_are_a_lower_bound(
     monkeypatch.setattr("medlive.db.audit.listing.MOST_COUNTED", 10)
     await add_rows(database)
     async with database.begin() as session:
-        counts = await count_rows(session, CLAIMS, ClaimFilter())
-        few = await count_rows(session, CLAIMS, ClaimFilter(source=("s0",), second=("confirmed",)))
+        counts = await count_rows(session, CLAIMS, Filter())
+        few = await count_rows(session, CLAIMS, Filter({"source": ("s0",), "second": ("confirmed",)}))
     assert (counts.total, counts.capped) == (10, True)
     assert (few.total, few.capped) == (6, False)
     assert few.facets["source"] == {"s0": 6}
@@ -253,9 +253,9 @@ async def test_more_rows_than_are_counted_are_a_lower_bound(
 async def test_a_key_that_is_none_is_refused(database: Database, key: str) -> None:
     async with database.begin() as session:
         with pytest.raises(UsageError, match="not the key of a row"):
-            await load_page(session, THREADS, ThreadFilter(), after=key)
+            await load_page(session, THREADS, Filter(), after=key)
         with pytest.raises(UsageError, match="unknown sort"):
-            await load_page(session, THREADS, ThreadFilter(), sort="words")
+            await load_page(session, THREADS, Filter(), sort="words")
 
 
 def test_no_cell_is_a_formula_and_no_title_names_a_person() -> None:
@@ -286,6 +286,6 @@ async def test_what_is_searched_for_is_text_and_never_sql(filled: Database) -> N
     for words in HOSTILE:
         for facet in FACETS:
             wanted: dict[str, Any] = {facet: (words,)}
-            assert await every(filled, ThreadFilter(**wanted)) == []
-        await every(filled, ThreadFilter(text=words))
-    assert len(await every(filled, ThreadFilter())) == 60
+            assert await every(filled, Filter(wanted)) == []
+        await every(filled, Filter(text=words))
+    assert len(await every(filled, Filter())) == 60

@@ -1,7 +1,7 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
 import sys
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -62,14 +62,13 @@ class View:
 
 def print_list(listing: "Listing[Any]", places: Places, window: Window, view: View, names: str) -> None:
     """Print what a filter finds in the form that is asked for; `names`: the columns that people see."""
-    from medlive.db.audit.threads import ThreadFilter
+    from medlive.db.audit.listing import Filter
     from medlive.service.audit import parse_week
 
-    given = {f.name: tuple(getattr(places, f.name) or ()) for f in fields(places)}
-    weeks = tuple(parse_week(week) for week in window.week or ())
-    where = ThreadFilter(
-        **given, week=weeks, since=_moment(window.since), until=_moment(window.until), text=window.text
-    )
+    given = {name: tuple(values) for name, values in asdict(places).items() if values}
+    if window.week:
+        given["week"] = tuple(map(parse_week, window.week))
+    where = Filter(given, _moment(window.since), _moment(window.until), window.text)
     if view.as_csv:
         with_session(lambda session: _print_csv(session, listing, where, view))
     elif view.counts:

@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Generic, TypeVar
 
@@ -43,19 +43,14 @@ _EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of par
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True)
 class Filter:
-    """Which rows of a table are wanted; a facet with several values takes either, an empty one all."""
+    """Which rows of a table are wanted."""
 
-    week: tuple[str, ...] = ()  # ISO weeks, YYYY.WNN
+    facets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # Facet → values, any of which will do
     since: datetime | None = None  # From this moment on
     until: datetime | None = None  # Before this moment
     text: str = ""  # Words that all occur; of Chinese, characters that stand together
-
-    def facets(self) -> dict[str, tuple[str, ...]]:
-        """The facets that are given, by name."""
-        values = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: value for name, value in values.items() if value and isinstance(value, tuple)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +79,7 @@ class Listing(Generic[R]):
     row: type[R]
     query: Rows  # Its joins, without columns
     columns: Columns  # The row type's fields
-    facets: Columns  # The filter's fields
+    facets: Columns  # What its filter may name; "week" (YYYY.WNN) among them
     sorts: Columns  # Never NULL; the first is the default
     key: tuple[Any, ...]  # Unique; decides between rows that a sort leaves equal
     moment: Any  # What week, since and until are about
@@ -98,12 +93,13 @@ class Listing(Generic[R]):
 
     def conditions(self, where: Filter, matching: Any = None, *, without: str = "") -> list[Any]:
         """The conditions of a filter, less those of one facet; `matching` stands for its words."""
-        given = {name: values for name, values in where.facets().items() if name not in ("week", without)}
+        given = {name: values for name, values in where.facets.items() if name not in ("week", without)}
+        weeks = where.facets.get("week", ()) if without != "week" else ()
         found = _are_one_of(self.facets, given) + [self.facets[name] != _EMPTY for name in self.required]
-        if without != "week" and where.week and self.counts:
-            found += _are_one_of(self.facets, {"week": where.week})
-        elif without != "week" and where.week:
-            bounds = [week_bounds(week) for week in where.week]
+        if weeks and self.counts:
+            found += _are_one_of(self.facets, {"week": weeks})
+        elif weeks:
+            bounds = [week_bounds(week) for week in weeks]
             found.append(or_(*(and_(self.moment >= a, self.moment < b) for a, b in bounds)))
         found += self.within(where)
         return found if matching is None else [*found, matching]
@@ -240,7 +236,7 @@ async def _groups(
     What a filter leaves may stand at the far end of an order, so that whoever follows it meets most of a table. An
     index has the rows of each value in the order: the first ones of each are found at once, wherever they stand.
     """
-    chosen, dated = where.facets(), where.since is not None or where.until is not None
+    chosen, dated = where.facets, where.since is not None or where.until is not None
     if not listing.counts or "week" in chosen:
         return None
     if dated and sort is not listing.moment and not (chosen and await _are_few(session, listing, chosen)):
@@ -311,7 +307,7 @@ async def count_rows(session: AsyncSession, listing: Listing[Any], where: Filter
 
 async def _count_rows(session: AsyncSession, listing: Listing[Any], where: Filter, matching: Any) -> Counts:
     kept = bool(listing.counts) and where.since is None and where.until is None and not where.text.strip()
-    chosen = where.facets()
+    chosen = where.facets
     shared = [name for name in listing.facets if name not in chosen and not (kept and name == "week")]
     groups = [("", shared), *((name, [name]) for name in listing.facets if name not in shared)]
     total, capped, facets = 0, False, {name: dict[str, int]() for name in listing.facets}
@@ -329,7 +325,7 @@ def _kept_rows(listing: Listing[Any], where: Filter, without: str) -> Rows:
     """Sums of thread_counts: over all weeks, or those of the weeks asked for."""
     assert listing.count is not None
     week = listing.counts["week"]
-    given = {name: values for name, values in where.facets().items() if name != without}
+    given = {name: values for name, values in where.facets.items() if name != without}
     query = select(*(c.label(name) for name, c in listing.counts.items()), listing.count.label("n"))
     query = query.where(*_are_one_of(listing.counts, given), *(listing.counts[r] != "" for r in listing.required))
     if without == "week":
@@ -342,7 +338,7 @@ def _first_rows(listing: Listing[Any], where: Filter, matching: Any, without: st
     query = listing.query.with_only_columns(*columns, literal(1).label("n"))
     if listing.counts:  # All facets are in one table: what else a row shows need not be joined
         query = select(*columns, literal(1).label("n"))
-        chosen = {name: values for name, values in where.facets().items() if name not in ("week", without)}
+        chosen = {name: values for name, values in where.facets.items() if name not in ("week", without)}
         if (
             chosen and matching is None
         ):  # Else PostgreSQL goes through all rows of the dates for what none may have

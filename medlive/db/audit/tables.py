@@ -8,8 +8,8 @@ from typing import Any, Final
 from sqlalchemy import BigInteger, DateTime, Integer, Text, case, cast, column, func, select, table, type_coerce
 from sqlalchemy.dialects.postgresql import JSONB
 
-from medlive.db.audit.listing import Filter, Listing, contains
-from medlive.db.audit.threads import CASES, THREADS, ThreadFilter, cited_words
+from medlive.db.audit.listing import Listing, contains
+from medlive.db.audit.threads import CASES, THREADS, cited_words
 from medlive.db.tables.audit import ThreadStandingRow
 from medlive.db.tables.decisions import AgentCallRow, ClaimEvidenceRow, ClaimVerdictRow, ReplyRow
 from medlive.db.tables.intake import FetchRow, HarvestRunRow, ThreadRow
@@ -29,18 +29,6 @@ def _columns(table: Any, row: type[Any]) -> dict[str, Any]:
 
 def _week(moment: Any) -> Any:
     return func.to_char(moment.op("AT TIME ZONE")("UTC"), 'IYYY."W"IW')
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CallFilter(Filter):
-    """Which calls of the agents, of the decisions that stand."""
-
-    task: tuple[str, ...] = ()
-    outcome: tuple[str, ...] = ()
-    engine: tuple[str, ...] = ()
-    model: tuple[str, ...] = ()
-    source: tuple[str, ...] = ()
-    language: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,17 +86,6 @@ CALLS = Listing(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClaimFilter(Filter):
-    """Which claims, of the decisions that stand."""
-
-    verdict: tuple[str, ...] = ()
-    second: tuple[str, ...] = ()  # confirmed or overturned; "": no second check
-    outcome: tuple[str, ...] = ()  # Of the thread
-    source: tuple[str, ...] = ()
-    language: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class ClaimItem:
     """A claim with its verdict and the words of the passages that it cites."""
@@ -157,14 +134,6 @@ CLAIMS = Listing(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunFilter(Filter):
-    """Which harvests."""
-
-    source: tuple[str, ...] = ()
-    outcome: tuple[str, ...] = ()
-
-
 @dataclass(frozen=True, slots=True)
 class RunItem:
     """A harvest of a source in a week."""
@@ -193,16 +162,6 @@ RUNS = Listing(
     moment=HarvestRunRow.started_at,
     search=contains(HarvestRunRow.problem),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PageFilter(Filter):
-    """Which pages that were asked for."""
-
-    source: tuple[str, ...] = ()
-    kind: tuple[str, ...] = ()
-    status: tuple[str, ...] = ()  # The HTTP status as text; "": there was no answer
-    run: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -235,15 +194,6 @@ PAGES = Listing(
     moment=FetchRow.fetched_at,
     search=contains(FetchRow.url, FetchRow.error),
 )  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class JobFilter(Filter):
-    """Which jobs of the queue."""
-
-    status: tuple[str, ...] = ()
-    queue: tuple[str, ...] = ()
-    task: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,14 +238,6 @@ JOBS = Listing(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SnapshotFilter(Filter):
-    """Which snapshots."""
-
-    state: tuple[str, ...] = ()
-    publishable: tuple[str, ...] = ()  # true or false; "": not frozen yet
-
-
 @dataclass(frozen=True, slots=True)
 class SnapshotItem:
     """A snapshot."""
@@ -326,14 +268,6 @@ SNAPSHOTS = Listing(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ErratumFilter(Filter):
-    """Which withdrawals."""
-
-    kind: tuple[str, ...] = ()
-    whole: tuple[str, ...] = ()  # case or criterion
-
-
 @dataclass(frozen=True, slots=True)
 class ErratumItem:
     """A case, or a criterion of one, that was withdrawn."""
@@ -361,9 +295,8 @@ ERRATA = Listing(
     search=contains(WithdrawalRow.case_id, WithdrawalRow.reason),
 )
 
-LISTINGS: Final[Mapping[str, tuple[Listing[Any], type[Filter]]]] = {
-    "threads": (THREADS, ThreadFilter), "cases": (CASES, ThreadFilter), "calls": (CALLS, CallFilter),
-    "claims": (CLAIMS, ClaimFilter), "runs": (RUNS, RunFilter), "pages": (PAGES, PageFilter),
-    "jobs": (JOBS, JobFilter), "snapshots": (SNAPSHOTS, SnapshotFilter), "errata": (ERRATA, ErratumFilter),
+LISTINGS: Final[Mapping[str, Listing[Any]]] = {
+    "threads": THREADS, "cases": CASES, "calls": CALLS, "claims": CLAIMS, "runs": RUNS, "pages": PAGES,
+    "jobs": JOBS, "snapshots": SNAPSHOTS, "errata": ERRATA,
 }  # fmt: skip
-"""Every table that is listed, with its filter."""
+"""Every table that is listed."""

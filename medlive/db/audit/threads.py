@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.curation.model import Alignment
-from medlive.db.audit.listing import Filter, Listing
+from medlive.db.audit.listing import Listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
 from medlive.db.tables.base import AnyText
 from medlive.db.tables.decisions import ClaimEvidenceRow, ClaimVerdictRow, CurationRow, PassageRow
@@ -19,20 +19,6 @@ from medlive.db.tables.release import CaseRevisionRow, CaseRow
 _LOCK: Final = 0x6D656463  # "medc": one number for whoever adds up the counts
 _S = ThreadStandingRow
 FACETS = ("source", "language", "stage", "outcome", "reason", "engine", "specialty", "status", "week")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ThreadFilter(Filter):
-    """Which threads, or cases."""
-
-    source: tuple[str, ...] = ()
-    language: tuple[str, ...] = ()
-    stage: tuple[str, ...] = ()
-    outcome: tuple[str, ...] = ()
-    reason: tuple[str, ...] = ()
-    engine: tuple[str, ...] = ()
-    specialty: tuple[str, ...] = ()
-    status: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """What a table page shows, as it stands in the address: filter, sort and place."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlencode
@@ -33,25 +33,21 @@ class State:
     @classmethod
     def parse(cls, table: str, given: QueryParams) -> "State":
         """Read an address; unknown fields are ignored. Raises UsageError for a wrong date, week or sort."""
-        listing, kind = LISTINGS[table]
-        facets = {
-            f.name: tuple(dict.fromkeys(given.getlist(f.name)))
-            for f in fields(kind)
-            if f.name not in (*_TIMES, "text")
-        }
-        where: dict[str, Any] = facets | {"week": tuple(map(parse_week, facets["week"]))}
-        where |= {name: _moment(given.get(name)) for name in _TIMES} | {
-            "text": given.get("text", "").strip()[:200]
-        }
+        names = [name for name in LISTINGS[table].facets if name in given]
+        facets = {name: tuple(dict.fromkeys(given.getlist(name))) for name in names}
+        if "week" in facets:
+            facets["week"] = tuple(map(parse_week, facets["week"]))
+        since, until = (_moment(given.get(name)) for name in _TIMES)
+        where = Filter(facets, since, until, given.get("text", "").strip()[:200])
         sort = given.get("sort", "")
-        listing.order(sort)
+        LISTINGS[table].order(sort)
         places = {name: given.get(name) for name in ("after", "before", "at")}
-        return cls(table, kind(**where), sort, given.get("order") == "asc", **places)
+        return cls(table, where, sort, given.get("order") == "asc", **places)
 
     @property
     def listing(self) -> Listing[Any]:
         """The table."""
-        return LISTINGS[self.table][0]
+        return LISTINGS[self.table]
 
     @property
     def sorted_by(self) -> str:
@@ -61,11 +57,11 @@ class State:
     @property
     def is_filtered(self) -> bool:
         """Whether rows are left out."""
-        return self.where != type(self.where)()
+        return self.where != Filter()
 
     def pairs(self) -> Iterator[tuple[str, str]]:
         """Filter and sort as the fields of an address."""
-        for name, values in self.where.facets().items():
+        for name, values in self.where.facets.items():
             for value in values:
                 yield name, value
         for name in _TIMES:
@@ -90,7 +86,7 @@ class State:
     def toggled(self, facet: str, values: Iterable[str]) -> dict[str, str]:
         """Value → address of the page with that value of a facet taken into the filter, or out of it."""
         others = urlencode([pair for pair in self.pairs() if pair[0] != facet])
-        chosen = {value: urlencode({facet: value}) for value in getattr(self.where, facet)}
+        chosen = {value: urlencode({facet: value}) for value in self.where.facets.get(facet, ())}
         found = {}
         for value in values:
             kept = [pair for one, pair in chosen.items() if one != value]

@@ -1,7 +1,7 @@
 """The JSON API of the downloads; FastAPI describes it at /api/openapi.json."""
 
 import asyncio
-from collections.abc import Mapping
+from dataclasses import asdict
 from datetime import date, datetime, timedelta
 from typing import Annotated, Any, Final
 
@@ -9,8 +9,8 @@ from fastapi import APIRouter, HTTPException, Path, Query
 from pydantic import BaseModel, BeforeValidator
 
 from medlive.clock import now
-from medlive.db.release.downloads import list_downloads, total_downloads
-from medlive.snapshot.diff import CaseDiff, FieldEdit
+from medlive.db.release.downloads import DownloadCount, list_downloads, total_downloads
+from medlive.snapshot.diff import ChangeKind, CriterionEdit, FieldEdit
 from medlive.snapshot.errata import Erratum
 from medlive.snapshot.manifest import Counts
 from medlive.web.downloads.catalog import ShownSnapshot, load_public_errata, totals_of
@@ -72,32 +72,16 @@ class SnapshotDetail(SnapshotSummary):
     files: tuple[SnapshotFile, ...]
 
 
-class Edit(BaseModel):
-    """A setting's value before and after."""
-
-    name: str
-    old: Any
-    new: Any
-
-
-class CriterionChange(BaseModel):
-    """A criterion before and after; None where there is none."""
-
-    edits: tuple[str, ...]
-    old: Mapping[str, Any] | None
-    new: Mapping[str, Any] | None
-
-
 class CaseChange(BaseModel):
     """A case that differs between two snapshots."""
 
-    kind: str  # added, revised or withdrawn
+    kind: ChangeKind
     case_id: str
     from_revision: int | None
     to_revision: int | None
     reason: str | None
-    fields: tuple[Edit, ...]
-    criteria: tuple[CriterionChange, ...]
+    fields: tuple[FieldEdit, ...]
+    criteria: tuple[CriterionEdit, ...]
 
 
 class Difference(BaseModel):
@@ -107,18 +91,9 @@ class Difference(BaseModel):
     new: str
     counts: dict[str, int]  # Kind → cases
     touched: dict[str, int]  # Changed field, or `criteria <edit>` → revised cases
-    settings: tuple[Edit, ...]
+    settings: tuple[FieldEdit, ...]
     cases: tuple[CaseChange, ...]  # The first 100 of each kind
     reasons_from: str  # Where the reasons were read, or why there are none
-
-
-class DownloadDay(BaseModel):
-    """How many downloads of a file were begun on a day."""
-
-    version: str
-    file: str
-    day: date
-    count: int
 
 
 def _summary(shown: ShownSnapshot) -> dict[str, Any]:
@@ -163,24 +138,9 @@ async def get_diff(catalog: TheCatalog, old: VersionQuery, new: VersionQuery) ->
     found = await find_diff(catalog, old, new)
     return Difference(
         old=old, new=new, counts={kind.value: count for kind, count in found.counts.items()},
-        touched=dict(found.touched), settings=tuple(map(_edit, found.settings)),
-        cases=tuple(_case(case, found.reasons.get(case.case_id)) for case in found.listed),
+        touched=dict(found.touched), settings=found.settings,
+        cases=tuple(CaseChange(**asdict(c), reason=found.reasons.get(c.case_id)) for c in found.listed),
         reasons_from=found.reasons_from,
-    )  # fmt: skip
-
-
-def _edit(edit: FieldEdit) -> Edit:
-    return Edit(name=edit.name, old=edit.old, new=edit.new)
-
-
-def _case(case: CaseDiff, reason: str | None) -> CaseChange:
-    criteria = [
-        CriterionChange(edits=tuple(edit.value for edit in c.edits), old=c.old, new=c.new) for c in case.criteria
-    ]
-    return CaseChange(
-        kind=case.kind.value, case_id=case.case_id, from_revision=case.from_revision,
-        to_revision=case.to_revision, reason=reason, fields=tuple(map(_edit, case.fields)),
-        criteria=tuple(criteria),
     )  # fmt: skip
 
 
@@ -200,13 +160,9 @@ async def get_leaderboard(site: TheSite) -> Leaderboard:
 
 
 @router.get("/downloads")
-async def get_downloads(site: TheSite, catalog: TheCatalog, since: Day | None = None) -> list[DownloadDay]:
+async def get_downloads(site: TheSite, catalog: TheCatalog, since: Day | None = None) -> list[DownloadCount]:
     """How many downloads of each file were begun on each day since a day, by default 89 days ago."""
     first = since or now().date() - timedelta(days=89)
     async with site.database.begin() as session:
         rows = await list_downloads(session, first)
-    return [
-        DownloadDay(version=row.version, file=row.file, day=row.day, count=row.count)
-        for row in rows
-        if catalog.find(row.version) is not None
-    ]
+    return [row for row in rows if catalog.find(row.version) is not None]
