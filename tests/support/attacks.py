@@ -42,19 +42,23 @@ class Attack:
     """Something hostile in a thread, in the evidence, or in what a model made of either."""
 
     id: str
-    language: str
     base: str
     """Which sample thread it is laid into: a key of BASES."""
-    place: str
+    place: str = ""
     """Where: patient, patient_front, patient_new, title, physician, unverified, other, handle, tag, evidence, or
     "" where only the model misbehaves."""
-    text: str
+    text: str = ""
     """§ stands for the marker. For `evidence` it is the text of a passage."""
     obey: Obey | None = None
     judgement: bool = False
     """True where no control in code can tell a model that believes it: a judge must."""
     stays: bool = False
     """True where the marker is a verified physician's own word, or the patient's plain report, and may stay."""
+
+    @property
+    def language(self) -> str:
+        """Its thread's."""
+        return self.base[:2]
 
     @property
     def marker(self) -> str:
