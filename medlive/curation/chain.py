@@ -10,8 +10,7 @@ from typing import Any
 from medlive.curation import controller, screener, validator
 from medlive.curation.agent import MAX_ROUNDS, Agent, AgentFailure
 from medlive.curation.controller import ElementControl
-from medlive.curation.cross_examination import cross_examine
-from medlive.curation.elements import visible_messages
+from medlive.curation.cross_examination import cross_examine, texts_of
 from medlive.curation.model import Alignment, Call, Curation, ElementStatus, Hold, Outcome, Reason, Side, Stage
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import read_case, reading_holds
@@ -282,9 +281,8 @@ class _Chain:
         text, checks, problem = await controller.write(elements, writer=writer, judge=reader, doubter=doubter)
         self._set(checks=self.state.checks + checks, text=text)
         if count := self.settings.cross_questions:
-            shown = [self.thread.title, *(m.text for m in visible_messages(self.thread))]
-            whole, written = "\n\n".join(shown).strip(), f"{text.narrative}\n{text.advice}"
-            self._set(cross_examination=await cross_examine(whole, written, writer, count=count))
+            examined = await cross_examine(*texts_of(self.thread, text), writer, count=count)
+            self._set(cross_examination=examined)
         reading = await read_case(self.thread, text, elements, reader)
         self._set(second_reading=reading)
         kept = replace(self.state, outcome=Outcome.KEPT, stage=Stage.RUBRIC)

@@ -7,10 +7,13 @@ coverage finds omissions, consistency finds inventions. An engine asks and answe
 import asyncio
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from medlive.curation.agent import Agent, AgentFailure, check_ids
-from medlive.curation.model import Answer, CrossExamination, CrossQuestion, Origin, Reason
+from medlive.curation.elements import visible_messages
+from medlive.curation.model import Answer, CaseText, CrossExamination, CrossQuestion, Origin, Reason
 from medlive.curation.tasks import AnswersReply, QuestionsReply
+from medlive.threads.model import Thread
 
 MAX_TEXT = 24_000  # Characters of each text that are used; a longer thread is cut
 _WORD = re.compile(r"[\u3400-\u9fff]|[^\W_]+")
@@ -21,25 +24,75 @@ async def cross_examine(thread: str, case: str, agent: Agent, *, count: int) -> 
 
     Raises AgentFailure when the engine is unavailable or the budget is spent.
     """
-    texts = {Origin.THREAD: thread[:MAX_TEXT], Origin.CASE: case[:MAX_TEXT]}
+    texts = [text[:MAX_TEXT] for text in (thread, case)]
     try:
-        made = await asyncio.gather(*(_questions(texts[source], agent, count) for source in Origin))
-        asked = [(source, question) for source, found in zip(Origin, made, strict=True) for question in found]
-        thread_says, case_says = await asyncio.gather(
-            *(_answers(texts[source], [question for _, question in asked], agent) for source in Origin)
+        made = await asyncio.gather(
+            *(
+                agent.ask(
+                    QuestionsReply, {"count": count, "text": text}, lambda reply: check_questions(reply, count)
+                )
+                for text in texts
+            )
+        )
+        asked = number_questions(made)
+        said = await asyncio.gather(
+            *(
+                agent.ask(
+                    AnswersReply, {"text": text, "questions": asked}, lambda reply: check_answers(reply, asked)
+                )
+                for text in texts
+            )
         )
     except AgentFailure as failure:
         if failure.reason in (Reason.ENDPOINT_UNAVAILABLE, Reason.BUDGET_SPENT):
             raise
         return None
-    return score(
-        [
-            CrossQuestion(source, question, *((ours, theirs) if source is Origin.THREAD else (theirs, ours)))
-            for (source, question), ours, theirs in zip(asked, thread_says, case_says, strict=True)
-        ],
-        thread_words=count_words(thread),
-        case_words=count_words(case),
-    )
+    return compare(made, said, thread, case)
+
+
+def texts_of(thread: Thread, case: CaseText) -> tuple[str, str]:
+    """What is compared: the thread as an engine sees it, and N with A."""
+    shown = [thread.title, *(m.text for m in visible_messages(thread))]
+    return "\n\n".join(shown).strip(), f"{case.narrative}\n{case.advice}"
+
+
+def number_questions(made: Sequence[QuestionsReply]) -> list[dict[str, str]]:
+    """The questions of both texts, the document's first, as the inputs of `controller.answers`."""
+    questions = (question for reply in made for question in reply.questions)
+    return [{"id": f"q{number}", "question": question} for number, question in enumerate(questions, start=1)]
+
+
+def check_questions(reply: QuestionsReply, count: int) -> str | None:
+    """What is wrong with a reply; None if nothing."""
+    if len(reply.questions) > count:
+        return f"{len(reply.questions)} questions, at most {count} were asked for"
+    folded = {question.casefold() for question in reply.questions}
+    return "a question stands twice" if len(folded) < len(reply.questions) else None
+
+
+def check_answers(reply: AnswersReply, asked: Sequence[dict[str, Any]]) -> str | None:
+    """What is wrong with a reply; None if nothing."""
+    return check_ids([a.id for a in reply.answers], [question["id"] for question in asked])
+
+
+def compare(
+    made: Sequence[QuestionsReply], said: Sequence[AnswersReply], document: str, other: str
+) -> CrossExamination:
+    """Score the document against the other text.
+
+    Args:
+        made: The questions made of each text, the document's first.
+        said: Each text's answers to all of them.
+        document: The text that may be longer.
+        other: The text that is measured.
+    """
+    answers = [{a.id: a.answer for a in reply.answers} for reply in said]
+    sources = [source for source, reply in zip(Origin, made, strict=True) for _ in reply.questions]
+    questions = []
+    for source, asked in zip(sources, number_questions(made), strict=True):
+        own, its = (of[asked["id"]] for of in (answers if source is Origin.THREAD else answers[::-1]))
+        questions.append(CrossQuestion(source, asked["question"], own, its))
+    return score(questions, thread_words=count_words(document), case_words=count_words(other))
 
 
 def score(questions: Sequence[CrossQuestion], *, thread_words: int, case_words: int) -> CrossExamination:
@@ -70,23 +123,3 @@ def count_words(text: str) -> int:
 
 def _share(answers: Sequence[Answer], wanted: Answer) -> float:
     return 100.0 * sum(a is wanted for a in answers) / len(answers)
-
-
-async def _questions(text: str, agent: Agent, count: int) -> tuple[str, ...]:
-    def check(reply: QuestionsReply) -> str | None:
-        if len(reply.questions) > count:
-            return f"{len(reply.questions)} questions, at most {count} were asked for"
-        folded = {question.casefold() for question in reply.questions}
-        return "a question stands twice" if len(folded) < len(reply.questions) else None
-
-    return (await agent.ask(QuestionsReply, {"count": count, "text": text}, check)).questions
-
-
-async def _answers(text: str, questions: Sequence[str], agent: Agent) -> list[Answer]:
-    by_id = {f"q{number}": question for number, question in enumerate(questions, 1)}
-    inputs = {"text": text, "questions": [{"id": i, "question": question} for i, question in by_id.items()]}
-    reply = await agent.ask(
-        AnswersReply, inputs, lambda reply: check_ids([a.id for a in reply.answers], list(by_id))
-    )
-    answers = {a.id: a.answer for a in reply.answers}
-    return [answers[identity] for identity in by_id]

@@ -18,6 +18,7 @@ from medlive.cli.evaluation.options import (
     SeedOption,
     check_answered,
     check_complete,
+    check_runs,
     plan_or_ask,
     print_plan,
 )
@@ -67,7 +68,12 @@ def list_(as_json: JsonOption = False) -> None:
 @grouped
 def run(
     name: Annotated[str, Argument(help="The protocol; `list` shows them.")],
-    runs: RunsArgument,
+    runs: Annotated[
+        list[Path] | None, Argument(help="Run folders.", callback=lambda paths: check_runs(paths or []))
+    ] = None,
+    pairs: Annotated[
+        Path | None, Option(help="Instead of runs: JSON Lines of document and text, see docs/protocols.md.")
+    ] = None,
     out: Annotated[Path, Option(help="Folder of what judges said; a repeated run goes on there.")] = Path(
         "protocols"
     ),
@@ -81,7 +87,7 @@ def run(
     calls: Calls,
     as_json: JsonOption = False,
 ) -> None:
-    """Apply a protocol to the runs of one or more models.
+    """Apply a protocol to the runs of one or more models, or to pairs of a document and a text.
 
     Without --grader the grader's role in config/models.toml is asked. What is on record is not asked again;
     --dry-run counts what can be asked now, not what builds on replies to come. Exit status 1 while questions are
@@ -89,14 +95,11 @@ def run(
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import Findings
-    from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.registry import make_protocol
-    from medlive.evaluation.scoring.graded import load_graded
-    from medlive.evaluation.scoring.score import labelled
     from medlive.llm.engine import EngineIdentity
 
     protocol = make_protocol(name, _options(option or []))
-    material = [Subject.of(run) for run in labelled([load_graded(path, judge=judge) for path in runs])]
+    material = _material(protocol, runs or [], pairs, judge)
     if not protocol.asks:
         _report(protocol, protocol.results(material, Findings(EngineIdentity("", ""))), None, as_json)
         return
@@ -111,6 +114,21 @@ def run(
     if left:
         check_answered([done.silence], done.calls)
     check_complete(left, "questions are ungraded", done.stopped, "the same command asks again", always=True)
+
+
+def _material(protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None) -> "Material":
+    from medlive.evaluation.protocols.model import Subject
+    from medlive.evaluation.protocols.pairs import read_pairs
+    from medlive.evaluation.scoring.graded import load_graded
+    from medlive.evaluation.scoring.score import labelled
+
+    if bool(runs) == (pairs is not None):
+        raise UsageError("name run folders, or a file with --pairs")
+    if pairs is None:
+        return [Subject.of(run) for run in labelled([load_graded(path, judge=judge) for path in runs])]
+    if not protocol.of_pairs:
+        raise UsageError(f"{protocol.name} needs runs: a pair of texts has no question and no rubric")
+    return read_pairs(pairs)
 
 
 def _plan_or_ask(

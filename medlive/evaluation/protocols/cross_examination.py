@@ -1,19 +1,25 @@
 """MEDIC's cross-examination: each of two texts is asked what the other says; no reference and no rubric.
 
-The document is the case's advice, the other text the answer: coverage finds what the answer leaves out, conformity
-what it contradicts, consistency what it adds (seed 004 appendix A.4; docs/method.md §5). Questions that a text
-answers with yes are asked of it again, which shows how far the questions can be trusted. Prompts and formulas are
-those that curation uses on thread and case.
+The document is the case's advice and the other text the answer, or both are a pair of a file: coverage finds what
+the other text leaves out, conformity what it contradicts, consistency what it adds (seed 004 appendix A.4;
+docs/method.md §5). Questions that a text answers with yes are asked of it again, which shows how far they can be
+trusted. Prompts, checks and formulas are those that curation uses on thread and case.
 """
 
-from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Final
+from collections.abc import Iterator, Sequence
+from typing import Annotated, ClassVar, Final
 
 import numpy as np
 from pydantic import Field
 
-from medlive.curation.cross_examination import MAX_TEXT, count_words, score
-from medlive.curation.model import CrossExamination, CrossQuestion, Origin
+from medlive.curation.cross_examination import (
+    MAX_TEXT,
+    check_answers,
+    check_questions,
+    compare,
+    number_questions,
+)
+from medlive.curation.model import CrossExamination
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
@@ -45,9 +51,11 @@ class CrossExamine(Protocol):
     name: ClassVar[str] = "cross-examination"
     about: ClassVar[str] = "what an answer leaves out, contradicts and adds to the advice (MEDIC)"
     figure: ClassVar[str] = "mean of coverage, conformity and consistency, 0 to 100"
+    of_pairs: ClassVar[bool] = True
 
     count: Annotated[int, Field(ge=1, le=20, description="questions made of each text, at most")] = 10
     brief: Annotated[bool, Field(description="the figure is the summary score, which rewards brevity")] = False
+    lowest: Annotated[int, Field(ge=0, description="answers that are listed, those with the lowest figures")] = 10
     draws: Annotated[int, Field(ge=1, description="draws of the bootstrap")] = 1000
     seed: Annotated[int, Field(ge=0, description="where the draws begin")] = 0
 
@@ -66,94 +74,76 @@ class CrossExamine(Protocol):
                     yield from self._answers(case, answer, made, found)
 
     def _made(self, case: EvaluationCase, answer: Answer) -> tuple[Question, Question]:
-        texts = {"the document": case.advice, "the answer": answer.response}
         first, second = (
-            self._question(
-                case, f"questions of {name}", QuestionsReply, {"count": self.count, "text": text[:MAX_TEXT]}
+            Question(
+                case_id=case.case_id, part=f"questions of {name}", task=QuestionsReply.task,
+                inputs={"language": case.language, "count": self.count, "text": text[:MAX_TEXT]},
+                reply=QuestionsReply, check=lambda reply: check_questions(reply, self.count),
+                package="medlive.curation",
             )
-            for name, text in texts.items()
-        )
+            for name, text in (("the document", case.advice), ("the answer", answer.response))
+        )  # fmt: skip
         return first, second
 
     def _answers(
         self, case: EvaluationCase, answer: Answer, made: tuple[Question, Question], found: Findings
     ) -> list[Question]:
         """All questions put to the document, and to the answer; none while questions are missing."""
-        asked = [reply.questions for one in made if (reply := found.get(one, QuestionsReply))]
-        if len(asked) < len(made):
+        replies = [reply for one in made if (reply := found.get(one, QuestionsReply))]
+        if len(replies) < len(made):
             return []
-        numbered = [
-            {"id": f"q{n}", "question": question}
-            for n, question in enumerate((q for questions in asked for q in questions), start=1)
-        ]
+        asked = number_questions(replies)
         return [
-            self._question(
-                case, f"answers of {name}", AnswersReply, {"text": text[:MAX_TEXT], "questions": numbered}
+            Question(
+                case_id=case.case_id, part=f"answers of {name}", task=AnswersReply.task,
+                inputs={"language": case.language, "text": text[:MAX_TEXT], "questions": asked},
+                reply=AnswersReply, check=lambda reply: check_answers(reply, asked), package="medlive.curation",
             )
             for name, text in (("the document", case.advice), ("the answer", answer.response))
-        ]
-
-    def _question(self, case: EvaluationCase, part: str, reply: Any, inputs: dict[str, Any]) -> Question:
-        wanted = [question["id"] for question in inputs.get("questions", ())]
-
-        def check(value: Any) -> str | None:
-            if isinstance(value, QuestionsReply):
-                more = len(value.questions) - self.count
-                return f"{more} more questions than {self.count}" if more > 0 else None
-            given = [item.id for item in value.answers]
-            return None if sorted(given) == sorted(wanted) else f"answers to {given}, not to {wanted}"
-
-        return Question(
-            case_id=case.case_id, part=part, task=reply.task, inputs={"language": case.language, **inputs},
-            reply=reply, check=check, package="medlive.curation",
-        )  # fmt: skip
+        ]  # fmt: skip
 
     def examined(self, case: EvaluationCase, answer: Answer, found: Findings) -> CrossExamination | None:
         """The scores of one answer; None while a reply is missing."""
         made = self._made(case, answer)
-        put = self._answers(case, answer, made, found)
-        said = [{a.id: a.answer for a in reply.answers} for q in put if (reply := found.get(q, AnswersReply))]
-        if not put or len(said) < len(put):
-            return None
-        document, other = said
-        own = [made_of.questions for one in made if (made_of := found.get(one, QuestionsReply))]
-        sources = [source for source, questions in zip(Origin, own, strict=True) for _ in questions]
-        asked = [
-            CrossQuestion(
-                source, one["question"],
-                *((document[one["id"]], other[one["id"]]) if source is Origin.THREAD
-                  else (other[one["id"]], document[one["id"]])),
-            )
-            for source, one in zip(sources, put[0].inputs["questions"], strict=True)
-        ]  # fmt: skip
-        words = {"thread_words": count_words(case.advice), "case_words": count_words(answer.response)}
-        return score(asked, **words)
+        questions = [reply for one in made if (reply := found.get(one, QuestionsReply))]
+        said = [r for q in self._answers(case, answer, made, found) if (r := found.get(q, AnswersReply))]
+        return compare(questions, said, case.advice, answer.response) if len(said) == len(made) else None
 
     def results(self, material: Material, found: Findings) -> Results:
-        """The mean of each score by model."""
+        """The mean of each score by model, and the answers with the lowest figures."""
         rows: list[list[Cell]] = []
+        each: list[tuple[float, list[Cell]]] = []
         figures: dict[str, float | None] = {}
         for run in material:
-            rows.append(row := self._row(run, found))
+            asked = [(case, answer) for case, answer in run.answered() if case.advice.strip()]
+            scored = [(case, one) for case, answer in asked if (one := self.examined(case, answer, found))]
+            rows.append(row := self._row(run, len(asked), scored))
             figures[run.label] = row[2] if isinstance(row[2], float) else None
-        named = (name.replace("_", " ") for name in SCORES)
+            for case, one in scored:
+                scores: list[Cell] = [getattr(one, name) for name in SCORES]
+                each.append((self._figure(one), [run.label, case.case_id, self._figure(one), *scores]))
+        named = [name.replace("_", " ") for name in SCORES]
         titles = ("model", "answers", "figure", "low", "high", *named, "ungraded", "left out")
         note = (
             "Percent; conformity strict counts what the answer does not say against it. Stability: questions that "
             "their own text answers with yes. Left out: no answer, or no document."
         )
-        return Results([Table("Cross-examination", titles, rows, note)], figures)
+        tables = [Table("Cross-examination", titles, rows, note)]
+        if listed := [row for _, row in sorted(each, key=lambda one: one[0])[: self.lowest]]:
+            of = f"{len(listed)} of {len(each)}; the option `lowest` says how many."
+            tables.append(Table("The lowest figures", ["model", "case", "figure", *named], listed, of))
+        return Results(tables, figures)
 
-    def _row(self, run: Subject, found: Findings) -> list[Cell]:
-        asked = [(case, answer) for case, answer in run.answered() if case.advice.strip()]
-        scored = [(case, one) for case, answer in asked if (one := self.examined(case, answer, found))]
-        lost: list[Cell] = [len(asked) - len(scored), len(run.cases) - len(asked)]
+    def _figure(self, one: CrossExamination) -> float:
+        return one.summary if self.brief else (one.coverage + one.conformity + one.consistency) / 3
+
+    def _row(
+        self, run: Subject, asked: int, scored: Sequence[tuple[EvaluationCase, CrossExamination]]
+    ) -> list[Cell]:
+        lost: list[Cell] = [asked - len(scored), len(run.cases) - asked]
         if not scored:
             return [run.label, 0, *([None] * (3 + len(SCORES))), *lost]
-        figure = [
-            one.summary if self.brief else (one.coverage + one.conformity + one.consistency) / 3
-            for _, one in scored
-        ]
+        figure = [self._figure(one) for _, one in scored]
         values = np.array(figure)[:, None] / 100
         clusters = cluster_numbers([case for case, _ in scored])
         low, high = bounds_of(

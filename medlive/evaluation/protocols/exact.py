@@ -69,6 +69,7 @@ class Number(Protocol):
     about: ClassVar[str] = "numeric answers within a tolerance (MEDIC, MedCalc)"
     figure: ClassVar[str] = "share right, 0 to 1"
     asks: ClassVar[bool] = False
+    of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
     tolerance: Annotated[float, Field(ge=0, le=1, description="share of the reference; 0: exact")] = 0.05
@@ -162,6 +163,7 @@ class Query(Protocol):
     about: ClassVar[str] = "SQL by what it returns, with abstention (MEDIC, EHRSQL)"
     figure: ClassVar[str] = "RS(0): share right, abstentions included where the reference has none"
     asks: ClassVar[bool] = False
+    of_pairs: ClassVar[bool] = True
     side: ClassVar[Side | None] = Side.EXECUTION
 
     database: Annotated[Path, Field(description="the SQLite file that queries are run on")]
