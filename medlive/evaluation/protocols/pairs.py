@@ -12,11 +12,10 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from medlive.digest import digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import list_faults
 from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.protocols.model import Subject
-from medlive.evaluation.tables import decode_text, read_table
+from medlive.evaluation.tables import decode_text, list_faults, read_table
 from medlive.llm.ask import first_fault
 from medlive.text.normalise import dominant_language
 
@@ -49,9 +48,9 @@ def read_pairs(path: Path) -> list[Subject]:
                 raise ValueError(f"{pair.model} has the id {pair.id[:40]!r} twice")
             mine[pair.id] = _as_case(pair)
         except ValueError as exc:
-            faults.append(f"{path.name}: {place}: {exc}")
+            faults.append(f"{place}: {exc}")
     if faults:
-        raise BadInput(list_faults(faults), hint='a line is {"id": …, "document": …, "text": …}')
+        raise BadInput(f"{path.name}: {list_faults(faults)}", hint='a line is {"id": …, "document": …, "text": …}')
     if not found:
         raise BadInput(f"{path.name} has no pairs")
     return [
