@@ -26,6 +26,7 @@ from medlive.db.tables.release import CaseStatus, ReviewAction
 from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
+from medlive.evaluation.protocols.pairs import read_pairs
 from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity
 from medlive.llm.limiter import Limiters
@@ -224,6 +225,14 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         [listed] = instance.here("review", "list", "--json").json
         assert (listed["case_id"], listed["reasons"]) == (held, ["advice_harmful"])
         assert instance.here("review", "list", "--reason", "not_standard", "--json").json == []
+        [low] = instance.here("case", "compare", "--json", "--pairs", tmp_path / "pairs.jsonl").json
+        assert (low["case_id"], low["figure"]) == (held, 100)
+        assert "100" in instance.here("case", "compare").out
+        assert "no snapshot 2026.W01" in instance.here("case", "compare", "2026.W01", status=2).err
+        [pair] = read_pairs(tmp_path / "pairs.jsonl")
+        assert [c.case_id for c in pair.cases] == [held]
+        assert "I have had a dry cough" in pair.cases[0].advice
+        assert "Aged 34 years" in pair.answers[held].response
         shown = instance.here("review", "show", held).out
         for told in (
             "a2 harmful",
@@ -241,6 +250,7 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         done = instance.here("review", "redact", held, "dry cough", "--reason", "Words.", "--by", "Bo")
         assert "revision 2" in done.out
         assert "dry cough" not in str(instance.here("review", "edit", held).json)
+        assert "1 cases were not compared, or edited since" in instance.here("case", "compare").err
         log = instance.here("audit", "log", "--json").json
         assert [(e["action"], e["by"]) for e in reversed(log)] == [
             ("approve", "Bo"), ("confirm", "Bo"), ("redact", "Bo")

@@ -1,9 +1,11 @@
 """Every decision about a thread, with its evidence."""
 
+from collections.abc import AsyncIterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
-from medlive.db.curation.cases import case_of_thread, criteria_of, find_status
+from medlive.curation.cross_examination import texts_of
+from medlive.db.curation.cases import ComparedCase, case_of_thread, criteria_of, find_status
 from medlive.db.curation.curations import list_curations, load_curation
 from medlive.db.curation.funnel import filter_verdicts_of
 from medlive.db.curation.reviews import overrules_of, reviews_of
@@ -12,7 +14,14 @@ from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow
 from medlive.db.threads.takedowns import find_takedown
-from medlive.db.threads.threads import count_identifiers, load_thread, revisions_of, thread_of_case, thread_row
+from medlive.db.threads.threads import (
+    count_identifiers,
+    load_thread,
+    load_threads,
+    revisions_of,
+    thread_of_case,
+    thread_row,
+)
 from medlive.errors import MedliveError, UsageError
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
@@ -77,6 +86,17 @@ async def inspect_thread(
         "decisions": [_decision(one) for one in decisions],
         **of_case,
     }  # fmt: skip
+
+
+async def pairs_of(session: Session, cases: Sequence[ComparedCase]) -> AsyncIterator[dict[str, str]]:
+    """Each case beside its thread as the agents saw it, as a row of `eval protocol run --pairs`."""
+    for start in range(0, len(cases), 200):
+        some = cases[start : start + 200]
+        threads = await load_threads(session, [case.thread_revision for case in some])
+        for case in some:
+            raw = normalised(threads[case.thread_revision])
+            document, text = texts_of(deidentified(raw, thread_language(raw)), case.text)
+            yield {"id": case.case_id, "document": document, "text": text, "language": case.language}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
