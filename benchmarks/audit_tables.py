@@ -132,10 +132,6 @@ FILL = (
         'a passage'
     FROM claim_verdicts WHERE verdict = 'contradicted'
     """,
-    """
-    INSERT INTO filter_verdicts (revision_id, chain_digest, rule, position, passed)
-    SELECT i, '{digest}', 'rule' || k, k, true FROM plan, generate_series(1, 2) AS k WHERE i % 3 > 0 OR k > 1
-    """,
 )
 
 Ask = Callable[[Session], Awaitable[Any]]

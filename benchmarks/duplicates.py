@@ -282,10 +282,10 @@ async def filter_run(database: Database, url: str) -> None:
     count = passed + rejected
     with psycopg.connect(url.replace("+psycopg", "")) as connection:
         rows = connection.execute(
-            "SELECT r.thread_id, r.id, f.passed, CAST(v.evidence ->> 'of' AS int) "
+            "SELECT r.thread_id, r.id, f.passed, CAST(v -> 'evidence' ->> 'of' AS int) "
             "FROM thread_revisions r JOIN filter_results f ON f.revision_id = r.id "
-            "JOIN filter_verdicts v ON v.revision_id = r.id AND v.chain_digest = f.chain_digest "
-            "WHERE f.chain_digest = %s AND v.rule = 'duplicate' ORDER BY r.id",
+            "CROSS JOIN jsonb_array_elements(f.verdicts) v "
+            "WHERE f.chain_digest = %s AND v ->> 'rule' = 'duplicate' ORDER BY r.id",
             (chain.digest,),
         ).fetchall()
     async with database.begin() as session:

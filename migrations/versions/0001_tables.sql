@@ -1163,6 +1163,7 @@ CREATE TABLE filter_results (
     rejected_by TEXT,
     reason TEXT,
     decided_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
+    verdicts JSONB DEFAULT '[]' NOT NULL,
     CONSTRAINT pk_filter_results PRIMARY KEY (revision_id, chain_digest),
     CONSTRAINT ck_filter_results_chain_digest_is_digest CHECK (chain_digest ~ '^sha256:[0-9a-f]{64}$'),
     CONSTRAINT ck_filter_results_rejected_by_a_rule CHECK (passed = (rejected_by IS NULL)),
@@ -1183,6 +1184,8 @@ COMMENT ON COLUMN filter_results.rejected_by IS 'The first rule that failed';
 COMMENT ON COLUMN filter_results.reason IS 'That rule''s reason';
 
 COMMENT ON COLUMN filter_results.decided_at IS 'When it was decided';
+
+COMMENT ON COLUMN filter_results.verdicts IS 'In the chain''s order: [{rule, passed, reason, evidence}]';
 
 CREATE TABLE curations (
     id INTEGER GENERATED ALWAYS AS IDENTITY,
@@ -1303,36 +1306,6 @@ COMMENT ON COLUMN identifiers.start_at IS 'The span''s first character, from 0';
 COMMENT ON COLUMN identifiers.end_at IS 'The character after its last';
 
 COMMENT ON COLUMN identifiers.kind IS 'What it is, as de-identification names it';
-
-CREATE TABLE filter_verdicts (
-    revision_id INTEGER NOT NULL,
-    chain_digest TEXT NOT NULL,
-    rule TEXT NOT NULL,
-    position SMALLINT NOT NULL,
-    passed BOOLEAN NOT NULL,
-    reason TEXT,
-    evidence JSONB DEFAULT '{}' NOT NULL,
-    CONSTRAINT pk_filter_verdicts PRIMARY KEY (revision_id, chain_digest, rule),
-    CONSTRAINT fk_filter_verdicts_revision_id_chain_digest FOREIGN KEY(revision_id, chain_digest) REFERENCES filter_results (revision_id, chain_digest),
-    CONSTRAINT ck_filter_verdicts_rejected_with_reason CHECK (passed = (reason IS NULL)),
-    CONSTRAINT ck_filter_verdicts_position_positive CHECK (position >= 1)
-);
-
-COMMENT ON TABLE filter_verdicts IS 'The verdict of every filter rule, passed or not, so that funnels add up';
-
-COMMENT ON COLUMN filter_verdicts.revision_id IS 'The revision';
-
-COMMENT ON COLUMN filter_verdicts.chain_digest IS 'The chain''s rules and settings';
-
-COMMENT ON COLUMN filter_verdicts.rule IS 'The rule''s name';
-
-COMMENT ON COLUMN filter_verdicts.position IS 'The rule''s place in the chain, from 1';
-
-COMMENT ON COLUMN filter_verdicts.passed IS 'Whether the rule passed';
-
-COMMENT ON COLUMN filter_verdicts.reason IS 'Why it failed';
-
-COMMENT ON COLUMN filter_verdicts.evidence IS 'What the verdict rests on';
 
 CREATE TABLE overrules (
     id INTEGER GENERATED ALWAYS AS IDENTITY,

@@ -136,9 +136,8 @@ def answers(url: str, judging: FilterChain | None = None) -> dict[str, str | Non
         FROM filter_results f
         JOIN thread_revisions r ON r.id = f.revision_id
         JOIN threads t ON t.id = r.thread_id
-        LEFT JOIN filter_verdicts v
-            ON v.revision_id = r.id AND v.chain_digest = f.chain_digest AND v.rule = 'duplicate' AND NOT v.passed
-        LEFT JOIN threads o ON o.id = CAST(v.evidence ->> 'of' AS int)
+        LEFT JOIN jsonb_array_elements(f.verdicts) v ON v ->> 'rule' = 'duplicate'
+        LEFT JOIN threads o ON o.id = CAST(v -> 'evidence' ->> 'of' AS int)
         WHERE f.chain_digest = %s
         ORDER BY t.id, r.revision DESC
         """,
@@ -202,8 +201,9 @@ async def test_sources_meet_widths_are_one_and_scripts_are_not(database: Databas
     await judged(database)
     found = rows(
         database_url,
-        "SELECT r.thread_id, v.evidence ->> 'of', v.evidence ->> 'kind' FROM filter_verdicts v "
-        "JOIN thread_revisions r ON r.id = v.revision_id WHERE v.rule = 'duplicate' ORDER BY 1",
+        "SELECT r.thread_id, v -> 'evidence' ->> 'of', v -> 'evidence' ->> 'kind' FROM filter_results f "
+        "JOIN thread_revisions r ON r.id = f.revision_id CROSS JOIN jsonb_array_elements(f.verdicts) v "
+        "WHERE v ->> 'rule' = 'duplicate' ORDER BY 1",
     )
     assert found == [(1, None, None), (2, "1", "exact"), (3, "1", "near"), (4, None, None)]
 

@@ -50,26 +50,9 @@ class FilterResultRow(Base):
     rejected_by: Mapped[str | None] = column("The first rule that failed")
     reason: Mapped[str | None] = column("That rule's reason")
     decided_at: Mapped[datetime] = now_column("When it was decided")
-
-
-class FilterVerdictRow(Base):
-    """The verdict of every filter rule, passed or not, so that funnels add up."""
-
-    __tablename__ = "filter_verdicts"
-    __table_args__ = (
-        ForeignKeyConstraint(
-            ["revision_id", "chain_digest"], ["filter_results.revision_id", "filter_results.chain_digest"]
-        ),
-        CheckConstraint("passed = (reason IS NULL)", name="rejected_with_reason"),
-        CheckConstraint("position >= 1", name="position_positive"),
+    verdicts: Mapped[list[Any]] = column(
+        "In the chain's order: [{rule, passed, reason, evidence}]", server_default="[]"
     )
-    revision_id: Mapped[int] = column("The revision", primary_key=True)
-    chain_digest: Mapped[str] = column("The chain's rules and settings", primary_key=True)
-    rule: Mapped[str] = column("The rule's name", primary_key=True)
-    position: Mapped[int] = column("The rule's place in the chain, from 1", SmallInteger)
-    passed: Mapped[bool] = column("Whether the rule passed")
-    reason: Mapped[str | None] = column("Why it failed")
-    evidence: Mapped[dict[str, Any]] = column("What the verdict rests on", server_default="{}")
 
 
 class PromptRow(Base):

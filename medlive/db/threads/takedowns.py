@@ -82,7 +82,6 @@ _ERASURES: Final = {
     " AND NOT EXISTS (SELECT FROM case_revisions WHERE curation_id = curations.id)",
     "curations_emptied": "UPDATE curations SET detail = '', narrative = '', query = '', advice = ''"
     f" WHERE revision_id IN ({_REVISIONS})",
-    "filter_verdicts": _OF_REVISION,
     "filter_results": _OF_REVISION,
     "identifiers": _OF_REVISION,
     "thread_revisions": "DELETE FROM thread_revisions WHERE thread_id = :pk"

@@ -65,8 +65,6 @@ async def inspect_thread(
         "pages": [asdict(page) for page in await kept_pages(session, source, thread_id)],
         "identifiers": await count_identifiers(session, revision),
     }
-    verdicts = await filter_verdicts_of(session, revision)
-    filters = [{name: getattr(v, name) for name in ("rule", "passed", "reason", "evidence")} for v in verdicts]
     overruled = [asdict(o) for o in await overrules_of(session, revision)]
     decisions = await list_curations(session, revision)
     decided = next((d for d in decisions if decision in (None, d.id)), None)
@@ -79,7 +77,7 @@ async def inspect_thread(
     return {
         "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
         "origin": origin,
-        "filters": filters,
+        "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
         "curation": asdict(curation) if curation else None,
         "decided": decided and _decision(decided),
