@@ -68,6 +68,10 @@ class EvaluationCase:
     after: str | None = None
     """The case that this one goes on from: that question and the model's own answer are sent before it."""
     tags: tuple[str, ...] = ()
+    difficulty: str | None = None
+    """"low", "medium" or "high"; None where nobody said."""
+    dialogue_register: str | None = None
+    """"lay" or "professional"; None where nobody said."""
 
     @property
     def question(self) -> str:
@@ -82,8 +86,8 @@ class EvaluationCase:
         return sum(c.points for c in self.criteria if c.points > 0)
 
     def row(self) -> dict[str, Any]:
-        """The case as JSON; what only imported benchmarks have is left out where it is empty."""
-        row = {name: value for name, value in asdict(self).items() if value or name not in _IMPORTED}
+        """The case as JSON; what not every case has is left out where it is empty."""
+        row = {name: value for name, value in asdict(self).items() if value or name not in _OPTIONAL}
         row["criteria"] = [{k: v for k, v in c.items() if v or k != "tags"} for c in row["criteria"]]
         return row
 
@@ -95,7 +99,7 @@ class EvaluationCase:
         return cls(**{**row, "criteria": criteria, "turns": turns, "tags": tuple(row.get("tags", ()))})
 
 
-_IMPORTED: Final = ("cluster", "turns", "after", "tags")
+_OPTIONAL: Final = ("cluster", "turns", "after", "tags", "difficulty", "dialogue_register")
 
 
 def conversation(turns: Iterable[Turn]) -> str:

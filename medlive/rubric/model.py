@@ -24,6 +24,23 @@ class Axis(StrEnum):
     SAFETY = "Safety"
 
 
+class Difficulty(StrEnum):
+    """How much an answer takes; describes the case and weighs nothing (ClinConsensus §3.2)."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    UNKNOWN = "unknown"
+
+
+class Register(StrEnum):
+    """Whom a case is written for (ClinConsensus §3.2)."""
+
+    LAY = "lay"
+    PROFESSIONAL = "professional"
+    UNKNOWN = "unknown"
+
+
 _SPECIALTY_NAMES = (
     "Allergy & Immunology; Anesthesiology & Pain; Cardiology; Cardiothoracic Surgery; Colorectal Surgery; "
     "Dentistry & Oral Surgery; Dermatology; Emergency Medicine; Endocrinology & Metabolism; Family & General "
@@ -54,9 +71,11 @@ class Criterion:
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """A case's rubric R = {(c_j, w_j)}."""
+    """A case's rubric R = {(c_j, w_j)}, and what the case is by kind."""
 
     theme: Theme
     specialty: str  # One of SPECIALTIES, or "unknown"
     criteria: tuple[Criterion, ...]
     no_negative: str = ""  # Why no criterion costs points; empty where one does
+    difficulty: Difficulty = Difficulty.UNKNOWN
+    dialogue_register: Register = Register.UNKNOWN

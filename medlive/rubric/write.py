@@ -1,6 +1,7 @@
 """A case's rubric: written by one engine, linted in code, reviewed by another, revised once where it must be.
 
-`complete_case` makes a curated case one that can be released: its rubric, and the last look for identifiers.
+`complete_case` makes a curated case one that can be released: its rubric, the last look for identifiers, and what
+kind of case it is.
 
 Source: LiveMedBench §3.3; docs/method.md §1.
 """
@@ -19,6 +20,7 @@ from medlive.curation.model import CaseText, Curation, Element, Hold, Outcome, R
 from medlive.curation.second_reader import Redacted, redact_texts
 from medlive.curation.tasks import ReplyModel
 from medlive.llm.engine import Engine
+from medlive.rubric.classify import classify
 from medlive.rubric.lint import Fault, Finding, lint, suspicions, without_faulty
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
 
@@ -196,7 +198,7 @@ async def complete_case(
     respondents: Mapping[str, Engine],
     first_rounds: Mapping[str, int] = MappingProxyType({}),
 ) -> tuple[Curation, Rubric | None]:
-    """A kept or held curation with its rubric, and both without identifiers of people.
+    """A kept or held curation with its rubric and kind, and its texts without identifiers of people.
 
     `respondents` has the roles "rubric" and "reader", `first_rounds` is as for `curate`. The curation is held
     where the rubric stays faulty or a name could not be removed; it failed, and has no rubric, when an engine gave
@@ -217,6 +219,7 @@ async def complete_case(
         )
         return replace(failed, holds=(), calls=tuple(journal), engines=engines), None
     text, rubric = with_texts(text, rubric, redacted)
+    rubric = await classify(text, rubric, writer)
     done = replace(curation, text=text, calls=tuple(journal), engines=engines)
     holds = []
     if faults:

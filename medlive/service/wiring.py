@@ -61,7 +61,7 @@ PROMPTS = {
         "controller.support", "controller.doubt", "controller.write", "controller.questions",
         "controller.answers", "reader.text", "reader.case", "reader.identifiers",
     ),
-    "medlive.rubric": ("rubric.write", "reader.rubric"),
+    "medlive.rubric": ("rubric.write", "reader.rubric", "rubric.classify"),
 }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes, digest_json
 from medlive.errors import CheckFailed
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, week_end
 from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_markup, find_unstorable
@@ -92,10 +92,12 @@ def standard_linter() -> Linter:
     return lint_case
 
 
-_LANGUAGES: Final = frozenset(("en", "zh"))
-_THEMES: Final = frozenset(theme.value for theme in Theme)
 _AXES: Final = frozenset(axis.value for axis in Axis)
-_SPECIALTIES: Final = frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY))
+_ALLOWED: Final[Mapping[str, frozenset[str]]] = {
+    "language": frozenset(("en", "zh")), "theme": frozenset(Theme),
+    "specialty": frozenset((*SPECIALTIES, UNKNOWN_SPECIALTY)), "difficulty": frozenset(Difficulty),
+    "dialogue_register": frozenset(Register),
+}  # fmt: skip
 
 MAX_TEXT: Final = 100_000
 """Characters of one text; with this limit no line of a snapshot reaches `folder.MAX_LINE`."""
@@ -117,7 +119,7 @@ def row_hits(case: SnapshotCase) -> Iterator[GateHit]:
 def _case_faults(case: SnapshotCase) -> Iterator[str]:
     if not CASE_ID.fullmatch(case.case_id):
         yield "the id has spaces, slashes or control characters, is empty or too long"
-    for name, allowed in (("language", _LANGUAGES), ("theme", _THEMES), ("specialty", _SPECIALTIES)):
+    for name, allowed in _ALLOWED.items():
         if getattr(case, name) not in allowed:
             yield f"{name} {getattr(case, name)!r}"
     if (end := week_end(case.first_release)) is None:

@@ -94,6 +94,8 @@ class Snapshot:
         source: OneOrMore = None,
         theme: OneOrMore = None,
         specialty: OneOrMore = None,
+        difficulty: OneOrMore = None,
+        dialogue_register: OneOrMore = None,
         posted_from: date | str | None = None,
         posted_before: date | str | None = None,
         first_release: OneOrMore = None,
@@ -106,6 +108,8 @@ class Snapshot:
             source: The community.
             theme: The theme.
             specialty: The specialty.
+            difficulty: "low", "medium", "high", "unknown".
+            dialogue_register: "lay", "professional", "unknown".
             posted_from: The first day, as a date or `YYYY-MM-DD`.
             posted_before: The day after the last one, likewise.
             first_release: The version that first held the case.
@@ -116,7 +120,7 @@ class Snapshot:
         """
         given = {
             "language": language, "source": source, "theme": theme, "specialty": specialty,
-            "first_release": first_release,
+            "first_release": first_release, "difficulty": difficulty, "dialogue_register": dialogue_register,
         }  # fmt: skip
         wanted = {
             name: {values} if isinstance(values, str) else set(values)

@@ -67,6 +67,8 @@ class Counts(_Frozen):
     by_source: dict[str, Count]
     by_theme: dict[str, Count]
     by_specialty: dict[str, Count]
+    by_difficulty: dict[str, Count]
+    by_dialogue_register: dict[str, Count]
     by_axis: dict[str, Count]
     by_month: dict[str, Count]
     by_first_release: dict[str, Count]
@@ -85,7 +87,7 @@ class Tally:
         """Count a case and its criteria."""
         self.cases += 1
         self.criteria += len(case.criteria)
-        for name in ("language", "source", "theme", "specialty", "first_release"):
+        for name in _FIELDS:
             self._by[f"by_{name}"][getattr(case, name)] += 1
         self._by["by_month"][case.posted_at.isoformat()[:7]] += 1
         self._by["by_axis"].update(c.axis for c in case.criteria)
@@ -97,6 +99,7 @@ class Tally:
         return Counts.model_validate({"cases": self.cases, "criteria": self.criteria, "held": held, **by})
 
 
+_FIELDS: Final = ("language", "source", "theme", "specialty", "difficulty", "dialogue_register", "first_release")
 _NUMBERS: Final = ("cases", "criteria", "held")
 
 

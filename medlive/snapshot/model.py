@@ -62,6 +62,8 @@ class SnapshotCase:
     query: str
     advice: str
     criteria: tuple[SnapshotCriterion, ...] = field(default=())  # In the order of their positions
+    difficulty: str = "unknown"  # One of `medlive.rubric.model.Difficulty`
+    dialogue_register: str = "unknown"  # One of `medlive.rubric.model.Register`
 
     def __post_init__(self) -> None:
         if isinstance(self.posted_at, datetime):
@@ -81,7 +83,8 @@ class SnapshotCase:
 
 CASE_FIELDS: Final[Mapping[str, type]] = {
     "case_id": str, "revision": int, "first_release": str, "language": str, "source": str, "posted_at": str,
-    "specialty": str, "theme": str, "narrative": str, "query": str, "advice": str, "canary": str,
+    "specialty": str, "theme": str, "narrative": str, "query": str, "advice": str,
+    "difficulty": str, "dialogue_register": str, "canary": str,
 }  # fmt: skip
 """Columns of cases, in order, with the type of their JSON value."""
 

@@ -179,9 +179,9 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 def _check_frame(file: "pq.ParquetFile", expected: "pa.Schema", canary: str, rows: int, max_bytes: int) -> None:
     """Raise ParquetFault for another canary, other columns or row counts, or a claim of more than `max_bytes`."""
-    stated = (file.schema_arrow.metadata or {}).get(CANARY_KEY.encode())
-    if stated != canary.encode():
-        raise ParquetFault(f"{CANARY_KEY} is {(stated or b'').decode('utf-8', 'replace')[:60]!r}, not {canary!r}")
+    stated = file.schema_arrow.metadata or {}
+    if stated != {CANARY_KEY.encode(): canary.encode()}:
+        raise ParquetFault(f"expected the metadata {CANARY_KEY} = {canary!r} alone, got {stated!r}"[:300])
     if not file.schema_arrow.remove_metadata().equals(expected):
         found = [(field.name, str(field.type)) for field in file.schema_arrow]
         raise ParquetFault(f"unexpected columns: {found}"[:300])

@@ -1596,6 +1596,8 @@ CREATE TABLE case_revisions (
     publishable BOOLEAN NOT NULL,
     unpublishable_reason TEXT,
     no_negative TEXT NOT NULL,
+    difficulty TEXT DEFAULT 'unknown' NOT NULL,
+    dialogue_register TEXT DEFAULT 'unknown' NOT NULL,
     content_digest TEXT NOT NULL,
     created_at TIMESTAMP WITH TIME ZONE DEFAULT now() NOT NULL,
     CONSTRAINT pk_case_revisions PRIMARY KEY (case_id, revision),
@@ -1603,6 +1605,8 @@ CREATE TABLE case_revisions (
     CONSTRAINT ck_case_revisions_specialty_known CHECK (specialty IN ('Allergy & Immunology', 'Anesthesiology & Pain', 'Cardiology', 'Cardiothoracic Surgery', 'Colorectal Surgery', 'Dentistry & Oral Surgery', 'Dermatology', 'Emergency Medicine', 'Endocrinology & Metabolism', 'Family & General Practice', 'Gastroenterology & Hepatology', 'General Surgery', 'Geriatrics', 'Hematology', 'Infectious Disease', 'Medical Genetics', 'Nephrology', 'Neuro-Oncology', 'Neurology', 'Neurosurgery', 'Nutrition', 'Obstetrics & Gynecology', 'Oncology', 'Ophthalmology', 'Orthopedics', 'Otolaryngology', 'Pathology', 'Pediatric Surgery', 'Pediatrics', 'Physical Medicine & Rehabilitation', 'Plastic Surgery', 'Psychiatry', 'Pulmonary & Critical Care', 'Radiation Oncology', 'Radiology & Nuclear Medicine', 'Rheumatology', 'Urology', 'Vascular Surgery', 'unknown')),
     CONSTRAINT ck_case_revisions_language_known CHECK (language IN ('en', 'zh')),
     CONSTRAINT ck_case_revisions_content_digest_is_digest CHECK (content_digest ~ '^sha256:[0-9a-f]{64}$'),
+    CONSTRAINT ck_case_revisions_difficulty_known CHECK (difficulty IN ('low', 'medium', 'high', 'unknown')),
+    CONSTRAINT ck_case_revisions_dialogue_register_known CHECK (dialogue_register IN ('lay', 'professional', 'unknown')),
     CONSTRAINT ck_case_revisions_revision_positive CHECK (revision >= 1),
     CONSTRAINT ck_case_revisions_text_not_empty CHECK (narrative <> '' AND query <> '' AND advice <> ''),
     CONSTRAINT ck_case_revisions_unpublishable_has_reason CHECK (publishable = (unpublishable_reason IS NULL)),
@@ -1642,6 +1646,10 @@ COMMENT ON COLUMN case_revisions.publishable IS 'Whether it may be released';
 COMMENT ON COLUMN case_revisions.unpublishable_reason IS 'Why not; NULL when it may';
 
 COMMENT ON COLUMN case_revisions.no_negative IS 'Why no criterion costs points; empty where one does';
+
+COMMENT ON COLUMN case_revisions.difficulty IS 'low, medium, high or unknown';
+
+COMMENT ON COLUMN case_revisions.dialogue_register IS 'Whom it is written for: lay, professional or unknown';
 
 COMMENT ON COLUMN case_revisions.content_digest IS 'The digest of the texts and of the criteria';
 

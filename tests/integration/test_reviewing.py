@@ -313,14 +313,28 @@ async def test_a_held_case_is_edited_approved_and_in_the_next_snapshot(
         assert "reason" in instance.here("review", "edit", held, "--file", file, status=2).err
         instance.here("review", "edit", held, "--file", file, "--reason", "Too long.", "--by", "Bo")
         assert instance.here("review", "list", "--json").json[0]["revision"] == 2
-        assert "Too long." in instance.here("review", "show", held).out
+        shown = instance.here("review", "show", held).out
+        assert "Too long." in shown
+        assert "difficulty medium, register lay" in shown
+        by_hand = ("review", "edit", held, "--reason", "Two drugs interact.", "--by", "Ann")
+        instance.here(*by_hand, "--file", file, "--difficulty", "high", status=2)
+        instance.here(*by_hand, "--difficulty", "high", "--register", "professional")
+        instance.here(*by_hand, "--register", "lay")  # another edit undoes one
+        log = instance.here("case", "show", held, "--json").json
+        assert (log["case"]["difficulty"], log["case"]["dialogue_register"]) == ("high", "lay")
+        assert [r["decided_by"] for r in log["reviews"]] == ["Bo", "Ann", "Ann"]
         instance.here("review", "approve", held, "--reason", "Fine now.")
         done = instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json
         assert (done["cases"], done["criteria"]) == (1, 3)
         return {p.name: p.read_text() for p in (Path(done["path"]) / "data").glob("*.jsonl")}
 
     files = await asyncio.to_thread(work)
-    assert json.loads(files["cases.jsonl"])["query"] == "Why do I cough?"
+    row = json.loads(files["cases.jsonl"])
+    assert [row[name] for name in ("query", "difficulty", "dialogue_register")] == [
+        "Why do I cough?",
+        "high",
+        "lay",
+    ]
     criteria = [json.loads(line) for line in files["criteria.jsonl"].splitlines()]
     assert [(c["criterion_id"].removeprefix(f"{held}-"), c["points"]) for c in criteria] == [
         ("c1", 6), ("c3", -9), ("c4", 3)

@@ -111,7 +111,8 @@ async def test_disputes_redactions_and_withdrawals(database: Database, admin: Br
 async def test_an_edit_that_fails_keeps_what_was_typed(database: Database, admin: Browser, held: str) -> None:
     shown = (await admin.get(f"/acts/case/{held}")).text
     fields = {**hidden_fields(shown), "reason": "Shorter.", "advice": "<b>Stop it.</b>", "narrative": " ",
-              "query": "Why?", "theme": "Response Depth", "specialty": "unknown"}  # fmt: skip
+              "query": "Why?", "theme": "Response Depth", "specialty": "unknown",
+              "difficulty": "low", "dialogue_register": "lay"}  # fmt: skip
     wrong = await admin.post(f"/acts/case/{held}/edit", data=fields)
     assert wrong.status_code == 422
     assert "&lt;b&gt;Stop it.&lt;/b&gt;" in wrong.text

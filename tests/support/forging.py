@@ -67,7 +67,7 @@ def recount(manifest: Row, folder: Path) -> None:
         listed = list(values)
         return {value: listed.count(value) for value in sorted(set(listed))}
 
-    for name in ("language", "source", "theme", "specialty", "first_release"):
+    for name in ("language", "source", "theme", "specialty", "difficulty", "dialogue_register", "first_release"):
         counts[f"by_{name}"] = count(c[name] for c in cases)
     counts["by_month"] = count(c["posted_at"][:7] for c in cases)
     counts["by_axis"] = count(c["axis"] for c in criteria)

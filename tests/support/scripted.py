@@ -105,6 +105,7 @@ def honest() -> Script:
             "asked": True, "clinical": True, "enough": True, "answered": True, "wrong": [], "danger": "",
             "understandable": True, "reason": "",
         },
+        "rubric.classify": {"reason": "A usual choice.", "difficulty": "medium", "dialogue_register": "lay"},
     }  # fmt: skip
 
 

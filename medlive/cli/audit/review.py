@@ -13,6 +13,7 @@ from medlive.cli.output import attributes, print_result, print_table, say, with_
 from medlive.config import Settings
 from medlive.curation.model import Reason, Stage
 from medlive.errors import UsageError
+from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
     from medlive.db.curation.reviews import HeldCase
@@ -123,20 +124,25 @@ def edit(
         Path | None,
         Option("--file", help="JSON with what changes. Without it the case is printed as such a file."),
     ] = None,
+    difficulty: Annotated[Difficulty | None, Option(help="Instead of a file.")] = None,
+    register: Annotated[Register | None, Option(help="Whom it is written for; instead of a file.")] = None,
     reason: Annotated[str, Option("--reason", help="Why; it stays in the database.")] = "",
     by: ByOption = None,
 ) -> None:
-    """Give a case another wording or rubric, as a new revision. A held case stays held until it is approved.
+    """Give a case another wording, rubric or kind, as a new revision. A held case stays held until it is approved.
 
-    The file has any of narrative, query, advice, theme, specialty, no_negative, and criteria: the whole rubric. A
-    criterion that is left out is retired, one without an id is new.
+    The file has any of narrative, query, advice, theme, specialty, difficulty, dialogue_register, no_negative, and
+    criteria: the whole rubric. A criterion that is left out is retired, one without an id is new.
     """
-    from medlive.service.curation.review import edit_case, load_edit
+    from medlive.service.curation.review import CaseEdit, edit_case, load_edit
 
-    if file is None:
+    kind = {"difficulty": difficulty, "dialogue_register": register}
+    if file is None and not any(kind.values()):
         print(with_database(lambda database, _: load_edit(database, case_id)).model_dump_json(indent=2))
         return
-    edited = _read_edit(file)
+    if file is not None and any(kind.values()):
+        raise UsageError("--file takes no --difficulty or --register beside it")
+    edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
     done = with_database(lambda database, _: edit_case(database, case_id, edited, reason, by=by))
     print(f"{case_id} has revision {done.revision}")
 

@@ -82,7 +82,8 @@ def _show_case(case: dict[str, Any], criteria: list[dict[str, Any]]) -> None:
     print_table(
         ["part", "text"],
         [[part, case[part]] for part in ("narrative", "query", "advice")],
-        title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}"
+        title=f"Case {case['case_id']} revision {case['revision']}: {case['theme']}, {case['specialty']}, "
+        f"difficulty {case['difficulty']}, register {case['dialogue_register']}"
         + ("" if case["publishable"] else ", not publishable")
         + f", {case['status']}"
         + (f": {case['status_reason']}" if case["status_reason"] else ""),

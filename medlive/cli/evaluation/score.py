@@ -69,7 +69,8 @@ def score(
         Option(
             "--slice",
             metavar="KIND",
-            help="By month, theme, specialty, language, source, first-release, axis, cutoff, errors-by-axis.",
+            help="month, theme, specialty, language, source, first-release, difficulty, dialogue-register, axis, "
+            "cutoff or errors-by-axis.",
         ),
     ] = None,
     *,

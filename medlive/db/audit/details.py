@@ -11,7 +11,7 @@ from medlive.db.curation.cases import criteria_of
 from medlive.db.mapping import is_one_of, read
 from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.release import CaseRevisionRow, SnapshotMemberRow, SnapshotRow
-from medlive.rubric.model import Criterion, Theme
+from medlive.rubric.model import Criterion, Difficulty, Register, Theme
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +41,8 @@ class CaseRevision:
     advice: str
     theme: Theme
     specialty: str
+    difficulty: Difficulty
+    dialogue_register: Register
     publishable: bool
     unpublishable_reason: str | None
     criteria: tuple[Criterion, ...]

@@ -66,7 +66,8 @@ class CaseContent:
         criteria = [[c.id, c.position, c.criterion, c.axis.value, c.points, c.advice_id] for c in rubric.criteria]
         values: dict[str, Any] = {
             "language": self.language, "source": self.source, "posted_at": self.posted_at.isoformat(),
-            "theme": rubric.theme.value, "specialty": rubric.specialty,
+            "theme": rubric.theme.value, "specialty": rubric.specialty, "difficulty": rubric.difficulty.value,
+            "dialogue_register": rubric.dialogue_register.value,
         }  # fmt: skip
         return digest_json(values | asdict(self.text) | {"criteria": criteria})
 

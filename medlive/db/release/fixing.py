@@ -127,7 +127,10 @@ _RUBRIC: Final = """
     SELECT array_agg(ROW (c.criterion_id, c.position, c.criterion, c.axis, c.points)::text ORDER BY c.position)
     FROM criteria AS c WHERE c.case_id = {0}.case_id AND c.revision = {0}.revision
 """
-_TEXTS: Final = ("language", "source", "posted_at", "specialty", "theme", "narrative", "query", "advice")
+_TEXTS: Final = (
+    "language", "source", "posted_at", "specialty", "theme", "difficulty", "dialogue_register", "narrative",
+    "query", "advice",
+)  # fmt: skip
 _DIFFERING: Final = (
     "concat_ws(', ', "
     + "".join(f"CASE WHEN a.{name} <> b.{name} THEN '{name}' END, " for name in _TEXTS)

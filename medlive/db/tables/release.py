@@ -17,7 +17,7 @@ from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
 from medlive.snapshot.errata import WithdrawalKind
 
 _WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
@@ -62,6 +62,7 @@ class CaseRevisionRow(Base):
     __table_args__ = (
         one_of("theme", Theme), one_of("specialty", (*SPECIALTIES, UNKNOWN_SPECIALTY)),
         one_of("language", ("en", "zh")), is_digest("content_digest"),
+        one_of("difficulty", Difficulty), one_of("dialogue_register", Register),
         CheckConstraint("revision >= 1", name="revision_positive"),
         CheckConstraint("narrative <> '' AND query <> '' AND advice <> ''", name="text_not_empty"),
         CheckConstraint("publishable = (unpublishable_reason IS NULL)", name="unpublishable_has_reason"),
@@ -81,6 +82,12 @@ class CaseRevisionRow(Base):
     publishable: Mapped[bool] = column("Whether it may be released")
     unpublishable_reason: Mapped[str | None] = column("Why not; NULL when it may")
     no_negative: Mapped[str] = column("Why no criterion costs points; empty where one does")
+    difficulty: Mapped[Difficulty] = column(
+        "low, medium, high or unknown", EnumText(Difficulty), server_default="unknown"
+    )
+    dialogue_register: Mapped[Register] = column(
+        "Whom it is written for: lay, professional or unknown", EnumText(Register), server_default="unknown"
+    )
     content_digest: Mapped[str] = column("The digest of the texts and of the criteria")
     created_at: Mapped[datetime] = now_column("When this content was made")
 

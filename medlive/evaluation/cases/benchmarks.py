@@ -95,6 +95,8 @@ class _CaseRow(_Part):
     source: str | None = None
     theme: str | None = None
     specialty: str | None = None
+    difficulty: str | None = None
+    dialogue_register: str | None = None
     cluster: _Id | None = None
     after: _Id | None = None
     tags: list[str] = _named("tags", "example_tags", [])
@@ -127,7 +129,8 @@ class _CaseRow(_Part):
             narrative=narrative, query=query, advice=self.advice or str(ideal or ""), criteria=tuple(criteria),
             post_time=self.post_time, month=month_of(self.post_time), source=self.source,
             theme=self.theme or _tagged(self.tags, "theme:"), specialty=self.specialty, cluster=self.cluster,
-            turns=turns, after=self.after, tags=tuple(self.tags),
+            turns=turns, after=self.after, tags=tuple(self.tags), difficulty=self.difficulty,
+            dialogue_register=self.dialogue_register,
         )  # fmt: skip
 
     def unknown(self) -> Iterator[str]:

@@ -65,8 +65,13 @@ def _case(case: SnapshotCase) -> EvaluationCase:
         case_id=case.case_id, language=case.language, narrative=case.narrative, query=case.query,
         advice=case.advice, criteria=tuple(criteria), post_time=f"{case.posted_at.isoformat()}T00:00:00",
         month=f"{case.posted_at:%Y-%m}", source=case.source, theme=case.theme, specialty=case.specialty,
-        first_release=case.first_release,
+        first_release=case.first_release, difficulty=_known(case.difficulty),
+        dialogue_register=_known(case.dialogue_register),
     )  # fmt: skip
+
+
+def _known(value: str) -> str | None:
+    return None if value == "unknown" else value
 
 
 def opening(thread: Thread) -> str:

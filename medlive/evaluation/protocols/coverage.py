@@ -26,7 +26,7 @@ from medlive.evaluation.protocols.model import (
     Subject,
     Table,
 )
-from medlive.evaluation.scoring.estimates import FEW, SLICES
+from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 from medlive.statistics.correlation import pearson, spearman
 
@@ -211,7 +211,7 @@ def _slices(main: _Column) -> Iterator[Table]:
     """CACS@t by each slice that has more than one value."""
     for kind, value_of in SLICES.items():
         values = [value_of(case) for case in main.cases.values()]
-        named = sorted({value for value in values if value is not None})
+        named = sorted({value for value in values if value is not None}, key=slice_order)
         if len(named) < 2:
             continue
         rows: list[list[Cell]] = [

@@ -26,7 +26,10 @@ SLICES: Final[Mapping[str, Callable[[EvaluationCase], str | None]]] = {
     "language": lambda case: case.language or None,
     "source": lambda case: case.source,
     "first release": lambda case: case.first_release,
+    "difficulty": lambda case: case.difficulty,
+    "dialogue register": lambda case: case.dialogue_register,
 }
+_TIERS: Final = ("low", "medium", "high")
 AXIS: Final = "axis"
 """Slices that score cases only by one axis's criteria; cases without positive points on it are left out."""
 CUTOFF: Final = "cutoff"
@@ -35,6 +38,11 @@ UP_TO: Final = "up to the cutoff"
 AFTER: Final = "after the cutoff"
 KINDS: Final = (*SLICES, AXIS, CUTOFF)
 """Every kind of slice, in the order of a table."""
+
+
+def slice_order(value: str) -> tuple[int, str]:
+    """The key that puts the values of a kind of slice in order: tiers as they rise, all else by name."""
+    return (_TIERS.index(value) if value in _TIERS else -1, value)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +159,7 @@ class Grid:
         for batch in self._batches:
             for kind, value_of in SLICES.items():
                 by_case = [value_of(case) for case in batch.cases]
-                values = sorted({value for value in by_case if value is not None})
+                values = sorted({value for value in by_case if value is not None}, key=slice_order)
                 self._add(out, batch, batch.models, kind, values, by_case)
             self._add_axes(out, batch)
             for cutoff in dict.fromkeys(filter(None, (cutoffs[place] for place in batch.models))):

@@ -66,6 +66,7 @@ ANSWERS: Final[Mapping[str, Rule]] = {
     "controller.questions": controller.questions,
     "controller.answers": controller.answers,
     "rubric.write": rubric.write,
+    "rubric.classify": rubric.classify,
     **{task: _fixed(reply) for task, reply in NO_OBJECTION.items()},
     "grader.criterion": grader.grade_criterion,
     "grader.rubric": grader.grade_rubric,

@@ -1,4 +1,7 @@
-"""`rubric.write` by rules: each advice becomes a criterion, and the first one is turned round into a penalty."""
+"""`rubric.write` by rules: each advice becomes a criterion, and the first one is turned round into a penalty.
+
+`rubric.classify` by rules: the register where words say so; a difficulty would take a judgement.
+"""
 
 import re
 from collections.abc import Mapping
@@ -11,6 +14,19 @@ _MOST: Final = 14
 _EMERGENCY: Final = re.compile(
     r"\b(?:emergency|ambulance|at once|immediately|urgent)|急诊|急救|立即|马上|120", re.IGNORECASE
 )
+
+_PROFESSIONAL: Final = re.compile(
+    r"\b(?:(?:my|our) patients?|my colleagues?|medical students?|residency)\b|我的病人|我科|住院医师|规培",
+    re.IGNORECASE,
+)
+
+
+def classify(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """{reason, difficulty, dialogue_register}."""
+    asked = f"{inputs.get('query') or ''}\n{inputs.get('narrative') or ''}"
+    register = "professional" if _PROFESSIONAL.search(asked) else "unknown"
+    reason = "By words alone; the rules engine makes no clinical judgement."
+    return {"reason": reason, "difficulty": "unknown", "dialogue_register": register}
 
 
 def write(inputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from medlive.charts import COLOURS, Cell, Frame, Line, Point, lines, matrix
 from medlive.evaluation.asking.registry import Cutoff
+from medlive.evaluation.scoring.estimates import slice_order
 from medlive.evaluation.scoring.score import AXIS, FEW, SLICES, Estimate
 from medlive.report.html import Section, missing, percent, percents, render, soft
 from medlive.report.model import Report
@@ -29,7 +30,7 @@ def by_value(report: Report, kind: str) -> dict[str, list[Estimate | None]]:
     found: list[Mapping[str, Estimate]] = [
         {s.value: s.estimate for s in model.slices if s.kind == kind} for model in report.models
     ]
-    values = sorted({value for slices in found for value in slices})
+    values = sorted({value for slices in found for value in slices}, key=slice_order)
     if not any(estimate.n for slices in found for estimate in slices.values()):
         return {}
     return {value: [slices.get(value) for slices in found] for value in values}

@@ -108,10 +108,13 @@ async def _case_as_json(session: Session, thread_pk: int) -> dict[str, Any]:
     status, case = await case_of_thread(session, thread_pk) or (None, None)
     if case is None or status is None:
         return {"case": None, "criteria": [], "reviews": []}
-    plain = ("case_id", "revision", "specialty", "narrative", "query", "advice", "no_negative", "publishable")
+    plain = (
+        "case_id", "revision", "theme", "specialty", "difficulty", "dialogue_register", "narrative", "query",
+        "advice", "no_negative", "publishable",
+    )  # fmt: skip
     return {
         "case": {name: getattr(case, name) for name in plain}
-        | {"theme": case.theme.value, "status": status.status.value, "status_reason": status.status_reason},
+        | {"status": status.status.value, "status_reason": status.status_reason},
         "criteria": [asdict(c) for c in await criteria_of(session, case.case_id, case.revision)],
         "reviews": [asdict(r) for r in await reviews_of(session, case.case_id)],
     }

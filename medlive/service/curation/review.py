@@ -30,7 +30,16 @@ from medlive.db.threads.threads import load_thread, revisions_of
 from medlive.digest import digest_json
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.filters.model import FilterReason
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Criterion, Rubric, Theme
+from medlive.rubric.model import (
+    SPECIALTIES,
+    UNKNOWN_SPECIALTY,
+    Axis,
+    Criterion,
+    Difficulty,
+    Register,
+    Rubric,
+    Theme,
+)
 from medlive.rubric.write import complete_case, lint_case
 from medlive.service.curation.curate import save_decision
 from medlive.service.jobs import defer_revisions, open_app
@@ -72,6 +81,8 @@ class CaseEdit(_Edited):
     advice: _Text | None = None
     theme: Theme | None = None
     specialty: str | None = None
+    difficulty: Difficulty | None = None
+    dialogue_register: Register | None = None
     no_negative: str | None = None
     criteria: tuple[CriterionEdit, ...] | None = Field(
         default=None, description="The whole rubric in its order; a criterion that is left out is retired."

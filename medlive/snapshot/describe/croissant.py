@@ -43,7 +43,7 @@ def croissant(meta: SnapshotMeta, counts: Counts, files: Mapping[str, FileEntry]
         "medlive:version": meta.version,
         "medlive:canary": meta.canary,
         "rai:dataCollectionTimeframe": _timeframe(counts),
-        "rai:dataCollectionMissingData": f"Every field has a value; a specialty may be unknown.{held}",
+        "rai:dataCollectionMissingData": f"Every field has a value; some have the value unknown.{held}",
         "rai:dataAnnotationPlatform": [f"medlive {meta.provenance.code_version}"],
         "rai:machineAnnotationTools": tools or ["not recorded"],
         "rai:dataLimitations": list(LIMITS),

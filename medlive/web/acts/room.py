@@ -1,7 +1,7 @@
 """The routes of acts: a case's own page with the form to edit it, one address for every act, the log."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
@@ -13,7 +13,7 @@ from medlive.db.audit_log import LogEntry, list_entries
 from medlive.db.curation.cases import StoredCase, find_status, latest_case, status_reason
 from medlive.db.tables.accounts import Role
 from medlive.errors import MedliveError, UsageError
-from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Theme
+from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
 from medlive.web.accounts.access import require
 from medlive.web.acts.actions import Actions, Asked, case_actions, perform
 from medlive.web.pages import Page, local_path, render
@@ -30,13 +30,19 @@ Text = Annotated[str, Form()]
 Kind = Literal["case", "thread", "source", "dispute"]
 
 
+_TEXTS: Final = ("narrative", "query", "advice")
+_KINDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "theme": tuple(Theme), "specialty": (UNKNOWN_SPECIALTY, *SPECIALTIES), "difficulty": tuple(Difficulty),
+    "dialogue_register": tuple(Register),
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Choices:
     """What the selects of the form to edit a case offer."""
 
     axes: tuple[str, ...] = tuple(Axis)
-    themes: tuple[str, ...] = tuple(Theme)
-    specialties: tuple[str, ...] = (UNKNOWN_SPECIALTY, *SPECIALTIES)
+    kinds: Mapping[str, tuple[str, ...]] = field(default_factory=lambda: _KINDS)  # Field of the case → its values
 
 
 @dataclass(frozen=True)
@@ -91,7 +97,7 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
 
     form = {name: str(value) for name, value in (await request.form()).items()}
     criteria = _criteria_of(form)
-    given = {name: form.get(name, "") for name in ("narrative", "query", "advice", "theme", "specialty")}
+    given = {name: form.get(name, "") for name in (*_TEXTS, *_KINDS)}
     try:
         kept = tuple(
             {**c, "id": c["id"] or None, "fact": c["fact"] or None} for c in criteria if c["criterion"].strip()
@@ -149,11 +155,7 @@ def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> A
 
 
 def _values_of(case: StoredCase) -> Mapping[str, Any]:
-    text, rubric = case.text, case.rubric
-    return {
-        "narrative": text.narrative, "query": text.query, "advice": text.advice, "theme": rubric.theme.value,
-        "specialty": rubric.specialty,
-    }  # fmt: skip
+    return {name: getattr(case.text, name) for name in _TEXTS} | {n: getattr(case.rubric, n) for n in _KINDS}
 
 
 def _rows_of(case: StoredCase) -> tuple[Mapping[str, Any], ...]:

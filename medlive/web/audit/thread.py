@@ -148,7 +148,7 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
 
 def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:
     """What the newer of two revisions changed."""
-    names = (*_TEXTS, "theme", "specialty")
+    names = (*_TEXTS, "theme", "specialty", "difficulty", "dialogue_register")
     texts = {name: (str(getattr(old, name)), str(getattr(new, name))) for name in names}
     return RevisionStep(
         new.revision,

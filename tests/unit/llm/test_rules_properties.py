@@ -15,6 +15,7 @@ from medlive.errors import UsageError
 from medlive.llm.engine import Finish, Prompt, Request
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.text import LONGEST, sentences
+from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.write import ReviewReply, RubricReply
 
 REPLIES: dict[str, type[BaseModel]] = {
@@ -35,6 +36,7 @@ REPLIES: dict[str, type[BaseModel]] = {
     "reader.identifiers": tasks.IdentifiersReply,
     "reader.rubric": ReviewReply,
     "rubric.write": RubricReply,
+    "rubric.classify": ClassifyReply,
 }
 
 # Sentences that the rules have something to say about, so that random text is not always nothing.

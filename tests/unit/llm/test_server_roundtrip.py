@@ -20,6 +20,7 @@ from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.prompts import load_prompt
 from medlive.llm.rules.engine import ANSWERS, RulesEngine
 from medlive.llm.rules.server import serve
+from medlive.rubric.classify import ClassifyReply
 from medlive.rubric.write import ReviewReply, RubricReply
 
 CURATION, RUBRIC, EVALUATION = "medlive.curation", "medlive.rubric", "medlive.evaluation"
@@ -41,6 +42,7 @@ REPLIES: dict[str, tuple[str, type[BaseModel]]] = {
     "reader.identifiers": (CURATION, tasks.IdentifiersReply),
     "reader.rubric": (RUBRIC, ReviewReply),
     "rubric.write": (RUBRIC, RubricReply),
+    "rubric.classify": (RUBRIC, ClassifyReply),
     "grader.criterion": (EVALUATION, GradeReply),
     "grader.rubric": (EVALUATION, RubricGradeReply),
     "audit.cause": (EVALUATION, AuditReply),
@@ -107,6 +109,7 @@ INPUTS: dict[str, dict[str, Any]] = {
         "questions": [{"id": "q1", "question": "Is it said: This is gout?"}],
     },
     "rubric.write": {"language": "en", "query": "What is it?", "narrative": "A red toe.", "advice": ADVICE},
+    "rubric.classify": {"language": "en", "narrative": "A red toe.", "query": "What is it?", "advice": "Rest."},
     "grader.criterion": {
         "language": "en",
         "question": "Red toe.\n\nWhat is it?",
