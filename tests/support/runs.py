@@ -15,9 +15,10 @@ from medlive.evaluation.model import (
     EvaluationCriterion,
     Grade,
     Mode,
+    gradable,
     grade_keys,
 )
-from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run
+from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse, TemplateUse, create_run, open_run
 from medlive.llm.engine import Usage
 from medlive.rubric.model import SPECIALTIES, Axis, Theme
 
@@ -106,14 +107,28 @@ def made_run(
     return out
 
 
-def _grade(case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, met: bool | None) -> Grade:
+def graded_by(name: str, run_dir: Path, met: Callable[[EvaluationCase, EvaluationCriterion], bool | None]) -> Path:
+    """The run with the verdicts of another judge beside those that are there."""
+    run = open_run(run_dir)
+    with open_log(run_dir / GRADES) as log:
+        for case, answer in gradable(run.cases, run.answers()[0]):
+            for criterion in case.criteria:
+                log.add(_grade(case, criterion, answer, met(case, criterion), name).row())
+    return run_dir
+
+
+def _grade(
+    case: EvaluationCase, criterion: EvaluationCriterion, answer: Answer, met: bool | None,
+    name: str = "judge-2026-01-01",
+) -> Grade:  # fmt: skip
     said = "先休息" if case.language == "zh" else "rest the knee"
+    judge = JUDGE if name == "judge-2026-01-01" else digest_json([name])
     return Grade(
         case_id=case.case_id, criterion_id=criterion.id, met=met,
-        key=grade_keys(case, answer, JUDGE, [criterion])[criterion.id],
+        key=grade_keys(case, answer, judge, [criterion])[criterion.id],
         quote=said if met else "", reasoning="" if met is None else "What the answer says decides this.",
-        reason="no verdict in the reply" if met is None else "", raw="", grader="judge-2026-01-01",
-        engine="openai", model="judge-2026-01-01", mode=Mode.RUBRIC, prompt="sha256:" + "2" * 64, judge=JUDGE,
+        reason="no verdict in the reply" if met is None else "", raw="", grader=name,
+        engine="openai", model=name, mode=Mode.RUBRIC, prompt="sha256:" + "2" * 64, judge=judge,
     )  # fmt: skip
 
 

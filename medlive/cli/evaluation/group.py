@@ -7,6 +7,7 @@ from medlive.cli.evaluation.audit import audit
 from medlive.cli.evaluation.batch import app as batch
 from medlive.cli.evaluation.bundle import bundle, leaderboard, verify_bundle
 from medlive.cli.evaluation.grade import grade, judge_direct
+from medlive.cli.evaluation.judges import app as judges
 from medlive.cli.evaluation.meta import meta
 from medlive.cli.evaluation.power import power
 from medlive.cli.evaluation.protocol import app as protocol
@@ -23,4 +24,5 @@ app.command("all")(all_)
 app.command("import")(import_)
 app.command()(export)
 app.add_typer(batch, name="batch")
+app.add_typer(judges, name="judges")
 app.add_typer(protocol, name="protocol")

@@ -136,7 +136,7 @@ def _adjudication(run_dir: Path, folder: Path, adjudicator: str, human: list[Pat
     return write_adjudication(run_dir, folder, adjudicator, ratings, seed=seed)
 
 
-def _table(columns: list[str], rows: Iterable[Iterable[Any]], title: str) -> None:
+def print_figures(columns: list[str], rows: Iterable[Iterable[Any]], title: str) -> None:
     """Print a table whose cells may be estimates."""
     print_table(columns, [[_figure(c) if hasattr(c, "why") else c for c in row] for row in rows], title=title)
 
@@ -151,7 +151,7 @@ def _figure(e: Any) -> str:
 def _show_quality(found: Any) -> None:
     names = [one.aspect.replace("_", " ") for one in found.aspects]
     named = list(zip(names, found.aspects, strict=True))
-    _table(
+    print_figures(
         ["aspect", "scale", "rater", "agrees (1 and more)", "n"],
         [[name, f"0 to {one.values - 1}", *row]
          for name, one in named for row in pick(one.raters, "rater agreed agreed.n")],
@@ -159,7 +159,7 @@ def _show_quality(found: Any) -> None:
     )  # fmt: skip
     figures = zip(names, pick(found.aspects, "equal ac1 macro_f1 ac1.n ac1.clusters"), strict=True)
     rows = [[name, *row] for name, row in figures]
-    _table(
+    print_figures(
         ["aspect", "equal", "AC1", "macro-F1", "n", "cases"],
         rows,
         "all raters at once, with 95 % intervals over cases",
@@ -171,7 +171,7 @@ def _show(found: Any) -> None:
 
     if (c := found.coverage) is not None:
         (row,) = pick([c], "criteria rated rated_twice graded invalid ungraded cases_rated")
-        _table(
+        print_figures(
             ["criteria", "rated", "by two or more", "graded", "invalid", "ungraded", "cases rated", "case scores"],
             [[*row, f"{c.cases_scored_by_people} {c.people_scores}"]],
             f"{found.run['model']} graded by {found.grader['name']}, people: {found.human['file']}",
@@ -179,7 +179,7 @@ def _show(found: Any) -> None:
     if found.criteria is not None:
         _show_criteria(found.criteria)
     if found.cases:
-        _table(
+        print_figures(
             ["method", "judge", "Pearson", "p", "Spearman", "n", "mean", "people's mean", "rubric better by"],
             [[v.method, v.judge, v.pearson, format_p(v.pearson.p), v.spearman, v.pearson.n, v.mean, v.mean_people,
               v.gain] for v in found.cases],
@@ -187,7 +187,7 @@ def _show(found: Any) -> None:
         )  # fmt: skip
     if found.graders:
         names = "criteria.equal criteria.ac1 criteria.equal.n spearman kendall mean_absolute_difference"
-        _table(
+        print_figures(
             ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
             [[f"{g.criteria.first} / {g.criteria.second}", *row, g.top and f"{g.top.shared} of {g.top.k}",
               g.mean_absolute_difference.n]
@@ -197,21 +197,21 @@ def _show(found: Any) -> None:
     if found.repeated is not None:
         names = "stability.rounds stability.criteria stability.unanimous equal ac1 score_range"
         columns = ["rounds", "criteria", "unanimous", "equal pairs", "AC1", "range of a case's score"]
-        _table(columns, pick([found.repeated], names), "the grader with itself")
+        print_figures(columns, pick([found.repeated], names), "the grader with itself")
 
 
 def _show_criteria(found: Any) -> None:
     pairs = [*found.people, *found.grader, *([found.majority] if found.majority else [])]
     invalid = [[p.confusion.invalid_met + p.confusion.invalid_not_met] for p in pairs]
     rows = pick(pairs, "first second equal.n equal ac1 kappa macro_f1 first_rate second_rate")
-    _table(
+    print_figures(
         ["first", "second", "n", "equal", "AC1", "kappa", "macro-F1", "met by first", "by second", "invalid"],
         [row + more for row, more in zip(rows, invalid, strict=True)],
         "criteria, with 95 % intervals over cases",
     )
     names = "first second confusion.both_met confusion.first_only confusion.second_only confusion.neither"
     columns = ["first", "second", "both met", "first only", "second only", "neither"]
-    _table(columns, pick(pairs, names), "confusion")
+    print_figures(columns, pick(pairs, names), "confusion")
     summary = [
         ["AC1, all people at once", found.people_ac1],
         ["macro-F1, mean over pairs of people", found.people_macro_f1],
@@ -225,4 +225,6 @@ def _show_criteria(found: Any) -> None:
             ["share met, grader", strict.grader], ["share met, people", strict.people],
             ["grader less people", strict.difference],
         ]  # fmt: skip
-    _table(["figure", "value", "n", "cases"], [[name, e, e.n, e.clusters] for name, e in summary], "summary")
+    print_figures(
+        ["figure", "value", "n", "cases"], [[name, e, e.n, e.clusters] for name, e in summary], "summary"
+    )

@@ -145,18 +145,18 @@ def reliability(panel: Panel, grader: Codes, *, draws: int = 1000, seed: int = 0
     `grader` has any of the four codes for each item. Intervals are over bootstrap draws of cases.
     """
     estimate_fn = partial(estimate, draws=draws, seed=seed)
-    columns = list(zip(panel.raters, panel.people.T, strict=True))
+    columns, name = list(zip(panel.raters, panel.people.T, strict=True)), panel.grader_name
     pairs = list(combinations(columns, 2))
     against = [(column, grader) for _, column in columns]
     rated = (panel.people >= MET).any(axis=1)
     label, truth = ("majority", _majority(panel.people)) if panel.agreed is None else ("adjudicated", panel.agreed)
     several = len(panel.raters) > 2 or panel.agreed is not None
     return Reliability(
-        people=tuple(_pair(panel, a, b, one, two, estimate_fn) for (a, one), (b, two) in pairs),
+        people=tuple(agree(a, b, one, two, panel.clusters, estimate_fn) for (a, one), (b, two) in pairs),
         people_ac1=_of_all(panel, estimate_fn),
         people_macro_f1=_mean_of(panel, [(one, two) for (_, one), (_, two) in pairs], estimate_fn),
-        grader=tuple(_pair(panel, who, panel.grader_name, by, grader, estimate_fn) for who, by in columns),
-        majority=_pair(panel, label, panel.grader_name, truth, grader, estimate_fn) if several else None,
+        grader=tuple(agree(who, name, by, grader, panel.clusters, estimate_fn) for who, by in columns),
+        majority=agree(label, name, truth, grader, panel.clusters, estimate_fn) if several else None,
         majority_ties=int((rated & (truth == ABSENT)).sum()),
         grader_ac1=_mean_of(panel, against, estimate_fn, agreement.ac1_of_tables, 2),
         grader_macro_f1=_mean_of(panel, against, estimate_fn),
@@ -176,7 +176,8 @@ def tables(first: Codes, second: Codes) -> Floats:
     return out
 
 
-def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, estimate_fn: EstimateFn) -> PairAgreement:
+def agree(first: str, second: str, a: Codes, b: Codes, clusters: Codes, estimate_fn: EstimateFn) -> PairAgreement:
+    """Compare two raters' codes (items) of so many cases (items)."""
     cells = tables(a, b)
     total = cells.sum(axis=0)
     counts = Confusion(*(int(x) for x in (*total[:, :2].ravel(), *total[:, 2])))
@@ -186,8 +187,8 @@ def _pair(panel: Panel, first: str, second: str, a: Codes, b: Codes, estimate_fn
     def of(which: NDArray[np.bool_], statistic: Callable[[Floats], Floats], width: int = 2) -> Estimate:
         n = int(which.sum())
         if n < LEAST_ITEMS:
-            return no_estimate(f"{n} common items are too few", n, len(set(panel.clusters[which])))
-        return estimate_fn(cells[which][..., :width], statistic, panel.clusters[which])
+            return no_estimate(f"{n} common items are too few", n, len(set(clusters[which])))
+        return estimate_fn(cells[which][..., :width], statistic, clusters[which])
 
     return PairAgreement(
         first, second, counts,
@@ -329,19 +330,18 @@ def compare_graders(
     Raises:
         UsageError: If the runs have no such case.
     """
-    cases = _comparable(first, second)
+    cases = comparable(first, second)
     if not cases:
         raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
     one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
     names = (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
     clusters = np.repeat(np.arange(len(cases)), [len(case.criteria) for case in cases])
-    codes = np.stack([_codes(run, cases) for run in (first, second)], axis=1)
-    panel = Panel(names, codes, clusters, tuple(case.case_id for case in cases))
+    codes = codes_of(first, cases), codes_of(second, cases)
     scored = scores_of(first), scores_of(second)
     ids = [case.case_id for case in cases if case.case_id in scored[0].keys() & scored[1].keys()]
     a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
     return GraderPair(
-        _pair(panel, *names, codes[:, 0], codes[:, 1], partial(estimate, draws=draws, seed=seed)),
+        agree(*names, *codes, clusters, partial(estimate, draws=draws, seed=seed)),
         spearman=correlate(Kind.SPEARMAN, a, b, draws=draws, seed=seed),
         kendall=correlate(Kind.KENDALL, a, b, draws=draws, seed=seed),
         pearson=correlate(Kind.PEARSON, a, b, draws=draws, seed=seed),
@@ -352,7 +352,7 @@ def compare_graders(
     )
 
 
-def _comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
+def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     """The cases that both runs have with the same question, criteria and answer."""
     asked = [
         {
@@ -365,18 +365,20 @@ def _comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
     return [c for c in first.run.cases if c.case_id in asked[0] and asked[0][c.case_id] == asked[1].get(c.case_id)]
 
 
-def _codes(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
+def codes_of(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
     """The code of every criterion."""
     codes = [code_of(run.verdicts(case.case_id).get(c.id)) for case in cases for c in case.criteria]
     return np.array(codes, dtype=np.int_)
 
 
-def mean_of(values: Floats, *, draws: int = 1000, seed: int = 0) -> Estimate:
-    """The mean of one value per case."""
+def mean_of(values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0) -> Estimate:
+    """The mean of one value per case; `clusters` as `cluster_numbers` gives them."""
     if not len(values):
         return no_estimate("no case")
     cells = np.column_stack([values, np.ones(len(values))])
-    return estimate(cells, ratio_of, range(len(values)), draws=draws, seed=seed)
+    return estimate(
+        cells, ratio_of, np.arange(len(values)) if clusters is None else clusters, draws=draws, seed=seed
+    )
 
 
 def grader_of(run: GradedRun) -> Grader:

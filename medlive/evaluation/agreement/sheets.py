@@ -8,7 +8,7 @@ out. The order of cases, and of criteria in a case, is drawn for each rater.
 import csv
 import random
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -115,18 +115,27 @@ def write_adjudication(
     if adjudicator in humans.raters:
         raise UsageError(f"{adjudicator!r} is one of the raters of {humans.name}")
     disputed = {place for place, given in humans.verdicts.items() if len(set(given.values())) > 1}
-    items = [item for item in _items(run_dir) if (item.case.case_id, item.criterion.id) in disputed]
-    if not items:
+    if not (items := _items(run_dir, disputed)):
         raise UsageError(f"{humans.name}: the raters agree on all answers of this run: nothing to adjudicate")
     return _write(folder, [adjudicator], items, seed)
 
 
-def _items(run_dir: Path) -> tuple[Item, ...]:
+def write_open(
+    run_dir: Path, folder: Path, raters: Sequence[str], places: Collection[Place], *, seed: int = 0
+) -> Sheets:
+    """Write a blind sheet of these criteria for each rater. Raises as `write_sheets`."""
+    if not (items := _items(run_dir, places)):
+        raise UsageError(f"{run_dir}: nothing is left to settle")
+    return _write(folder, raters, items, seed)
+
+
+def _items(run_dir: Path, places: Collection[Place] | None = None) -> tuple[Item, ...]:
+    """What can be rated, of these criteria alone if given."""
     run = open_run(run_dir)
     items = items_of(run.cases, run.answers()[0])
     if not items:
         raise UsageError(f"{run_dir} has no answer to rate", hint="run medlive eval run first")
-    return items
+    return tuple(i for i in items if places is None or (i.case.case_id, i.criterion.id) in places)
 
 
 def _write(folder: Path, raters: Sequence[str], items: Sequence[Item], seed: int) -> Sheets:

@@ -1,0 +1,152 @@
+"""A third grading of two judges and people: both judges where they agree, people where not.
+
+People's word is the adjudicator's, else what two raters or more agree on (`meta.agreed_codes`). What nobody has
+settled is ungraded, with that reason. Rows go to the run's `grades.jsonl` under a judge of their own, which
+scoring reads as any other; quote and reasoning are those of the judge who decided likewise.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+
+from medlive.digest import digest_json
+from medlive.errors import UsageError
+from medlive.evaluation.agreement.humans import HumanRatings, read_humans
+from medlive.evaluation.agreement.judges import SETTLED, gradings
+from medlive.evaluation.agreement.meta import agreed_codes
+from medlive.evaluation.agreement.reliability import ABSENT, MET, code_of, grader_name, grader_of
+from medlive.evaluation.agreement.sheets import items_of, places_of
+from medlive.evaluation.cases.benchmarks import Place
+from medlive.evaluation.log import open_log
+from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
+from medlive.evaluation.runs.folder import GRADES, IMPORTED, read_grades
+from medlive.evaluation.scoring.graded import GradedRun
+
+UNSETTLED: Final = "the judges disagree, and people have not settled it"
+ONE_ALONE: Final = "one of the judges has no verdict, and people have not settled it"
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What came of settling a run."""
+
+    name: str
+    """The grading's, for --judge."""
+    judge: str
+    """Its digest."""
+    judges: tuple[str, str]
+    criteria: int
+    """Of the answers that can be graded."""
+    agreed: int
+    """Decided alike by both judges."""
+    people: int
+    """Settled by people."""
+    overruled: int
+    """Of `agreed`, those that people decided otherwise; the judges' verdict stands."""
+    open: tuple[Place, ...]
+    """What is left to settle: ungraded."""
+    new: int
+    """Rows written this time."""
+    notes: tuple[str, ...]
+
+
+def settle(
+    run_dir: Path, judges: Sequence[str] = (), *, human: Sequence[Path] = (), adjudicator: str | None = None
+) -> Settled:
+    """Settle a run's criteria, and write what is new; the same files again add nothing.
+
+    Args:
+        run_dir: A run that two judges graded.
+        judges: The two, as in `load_graded`; () where the run has just two.
+        human: Files of people's ratings, such as a study's export (`humans.read_humans`).
+        adjudicator: The rater who decides where raters differ.
+
+    Raises:
+        UsageError: If there are not two judges, or the adjudicator has no ratings.
+        BadInput: If a file cannot be read.
+    """
+    first, second = two_judges(run_dir, judges)
+    graders = grader_of(first), grader_of(second)
+    names = graders[0].model, graders[1].model
+    name = SETTLED + " / ".join(names)
+    judge = digest_json(["settled", *(grader.judge for grader in graders)])
+    by_people, notes = _people(first, human, adjudicator)
+    rows: list[Grade] = []
+    agreed = people = overruled = 0
+    open_: list[Place] = []
+    for case, answer in gradable(first.run.cases, first.answers):
+        keys = grade_keys(case, answer, judge)
+        for criterion in case.criteria:
+            place = case.case_id, criterion.id
+            given = [run.grades.get(case.case_id, {}).get(criterion.id) for run in (first, second)]
+            verdicts = {grade.met if grade else None for grade in given}
+            said, met, why = by_people.get(place), None, ""
+            if len(verdicts) == 1 and None not in verdicts:
+                (met,) = verdicts
+                agreed += 1
+                overruled += said is (not met)
+            elif said is not None:
+                met = said
+                people += 1
+            else:
+                open_.append(place)
+                why = ONE_ALONE if None in verdicts else UNSETTLED
+            like = next((grade for grade in given if grade and met is not None and grade.met is met), None)
+            rows.append(
+                Grade(
+                    *place, key=keys[criterion.id], met=met, quote=like.quote if like else "",
+                    reasoning=like.reasoning if like else "", reason=why, raw="", grader="" if why else name,
+                    engine=IMPORTED, model=name, mode=Mode.CRITERION, prompt="unknown", judge=judge,
+                    whole=bool(like and like.whole),
+                )
+            )  # fmt: skip
+    return Settled(
+        name, judge, names, len(rows), agreed, people, overruled, tuple(open_), _add(run_dir, judge, rows), notes
+    )
+
+
+def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedRun]:
+    """A run under its two judges, in the order of the log. Raises UsageError for more or fewer."""
+    found = [run for by in gradings([run_dir], judges).values() for run in by.values()]
+    if len(found) != 2:
+        named = ", ".join(grader_name(grader_of(run)) for run in found) or "none"
+        hint = "medlive eval grade --grader asks another; --judge A --judge B chooses two"
+        raise UsageError(f"expected two judges of {run_dir}, found {named}", hint=hint)
+    return found[0], found[1]
+
+
+def _people(
+    run: GradedRun, human: Sequence[Path], adjudicator: str | None
+) -> tuple[Mapping[Place, bool], tuple[str, ...]]:
+    """What people settled."""
+    if not human:
+        if adjudicator is not None:
+            raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
+        return {}, ()
+    ratings = read_humans(*human, items=places_of(items_of(run.run.cases, run.answers)))
+    if adjudicator not in (None, *ratings.raters):
+        raise UsageError(f"{ratings.name} has no ratings by {adjudicator!r}")
+    return settled_by(ratings, adjudicator), tuple(f"{ratings.name}: {note}" for note in ratings.notes)
+
+
+def settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
+    """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
+    places = list(ratings.verdicts)
+    raters = [rater for rater in ratings.raters if rater != adjudicator]
+    codes = np.array([[code_of(ratings.verdicts[p].get(r)) for r in raters] for p in places], dtype=np.int_)
+    decisions = np.array([code_of(ratings.verdicts[p].get(adjudicator or "")) for p in places], dtype=np.int_)
+    found = agreed_codes(codes.reshape(len(places), len(raters)), decisions)
+    return {place: bool(code == MET) for place, code in zip(places, found.tolist(), strict=True) if code != ABSENT}
+
+
+def _add(run_dir: Path, judge: str, rows: Sequence[Grade]) -> int:
+    """Write the rows that say something new; how many."""
+    with open_log(run_dir / GRADES) as log:
+        known = {g.key: g for g in read_grades(run_dir / GRADES)[0] if g.judge == judge}
+        new = [row for row in rows if row != known.get(row.key)]
+        for row in new:
+            log.add(row.row())
+    return len(new)

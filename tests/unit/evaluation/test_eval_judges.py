@@ -1,0 +1,195 @@
+"""Several judges of the same answers: the figures of docs/protocols.md, ranks, and what people settle."""
+
+import csv
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from medlive.cli.evaluation.group import app
+from medlive.errors import UsageError
+from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
+from medlive.evaluation.agreement.settle import ONE_ALONE, UNSETTLED, settle
+from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
+from medlive.evaluation.scoring.graded import load_graded
+from tests.support.runs import graded_by, made_cases, made_run
+
+Met = Callable[[EvaluationCase, EvaluationCriterion], bool | None]
+
+
+def number(case: EvaluationCase, criterion: EvaluationCriterion) -> int:
+    """A criterion's place among those of all cases, 5 a case."""
+    return 5 * int(case.case_id[-4:]) + int(criterion.id[1:])
+
+
+def run_of(folder: Path, *judges: tuple[str, Met], cases: int = 8, model: str = "m") -> Path:
+    made = made_run(made_cases(cases), folder, model, 0.5, missing=False)
+    for name, met in judges:
+        graded_by(name, made, met)
+    return made
+
+
+def test_agreement_of_two_judges_is_the_worked_example(tmp_path: Path) -> None:
+    # Of 40 criteria both find 20 met, each 5 alone, neither 10.
+    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
+        return number(case, c) < 25
+
+    def strict(case: EvaluationCase, c: EvaluationCriterion) -> bool | None:
+        return number(case, c) < 20 or 25 <= number(case, c) < 30
+
+    run = run_of(tmp_path / "run", ("mild", mild), ("strict", strict))
+    found = compare_judges([run], ("mild", "strict"), draws=50)
+    by = {one.group: one for one in found.criteria}
+    pair = by["all"].pair
+    assert (pair.equal.value, pair.equal.n, by["all"].undecided) == (0.75, 40, 0)
+    assert pair.ac1.value == pytest.approx((0.75 - 0.46875) / 0.53125)
+    assert pair.kappa.value == pytest.approx((0.75 - 0.53125) / 0.46875)
+    assert (pair.confusion.both_met, pair.confusion.first_only, pair.confusion.second_only) == (20, 5, 5)
+    assert by["positive"].pair.equal.n + by["negative"].pair.equal.n == 40
+    assert sum(one.pair.equal.n for name, one in by.items() if name not in ("all", "positive", "negative")) == 40
+    assert (found.rankings, len(found.scores)) == ((), 2)
+
+
+def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
+    shares = {"v": (60, 50), "w": (50, 52), "x": (40, 35), "y": (30, 30)}
+    hundred = tuple(EvaluationCriterion(f"k{n}", f"point {n}", 1.0, "Accuracy") for n in range(100))
+    cases = made_cases(6, change=lambda _, case: replace(case, criteria=hundred))
+    runs = []
+    for model, met in shares.items():
+        runs.append(made_run(cases, tmp_path / model, model, 0.5, missing=False))
+        for name, share in zip(("mild", "strict"), met, strict=True):
+            graded_by(name, runs[-1], lambda _, c, share=share: int(c.id[1:]) < share)  # type: ignore[misc]
+    found = compare_judges(runs, ("mild", "strict"), draws=50)
+    (ranking,) = found.rankings
+    assert ranking.shift.value == pytest.approx(-0.0325)
+    assert ranking.mean_absolute_difference.value == pytest.approx(0.0425)
+    assert (ranking.kendall.value, ranking.spearman.value) == (pytest.approx(4 / 6), pytest.approx(0.8))
+    assert (ranking.kept, ranking.reversed, dict(ranking.top)) == (5, (("v", "w"),), {1: 0, 3: 3})
+    words = f"scores 0.033 lower than {found.judges[0]} on average. Of 6 pairs of models 5 keep their order; "
+    assert ranking.in_words() == f"{found.judges[1]} {words}not v and w."
+    ranks = {(one.model, one.judge[0]): one.rank for one in found.scores}
+    assert [ranks[m, j] for j in "ms" for m in "vwxy"] == [1, 2, 3, 4, 2, 1, 3, 4]
+    # The same answers in a folder of their own, graded by another judge, are the same model's.
+    other = made_run(cases, tmp_path / "again", "v", 0.5, missing=False)
+    graded_by("third", other, lambda *_: True)
+    assert {g.pair.equal.n for g in compare_judges([runs[0], other], ("mild", "third"), draws=50).criteria} == {
+        600
+    }
+    graded_by("mild", other, lambda *_: True)
+    with pytest.raises(UsageError, match="are both v, graded by mild"):
+        compare_judges([runs[0], other], ("mild", "third"))
+    with pytest.raises(UsageError, match="no run is graded by nobody"):
+        compare_judges(runs, ("mild", "nobody"))
+    with pytest.raises(UsageError, match="no answer is graded by two"):
+        compare_judges(runs, ("mild",))
+
+
+scores = st.integers(0, 4).map(lambda n: n / 4)
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.lists(st.tuples(*[scores] * 6), min_size=5, max_size=9))
+def test_turned_round_judges_turn_the_shift_and_nothing_else(rows: list[tuple[float, ...]]) -> None:
+    values = np.array(rows).reshape(len(rows), 2, 3).transpose(1, 0, 2)
+    models, clusters = ["x", "y", "z"], np.arange(len(rows))
+    one = compare_ranks(("mild", "strict"), models, values, clusters, 50, 0)
+    two = compare_ranks(("strict", "mild"), models, values[::-1], clusters, 50, 0)
+    assert one.shift.value == pytest.approx(-(two.shift.value or 0.0))
+    for name in ("spearman", "kendall", "mean_absolute_difference"):
+        first, second = getattr(one, name).value, getattr(two, name).value
+        assert first == (second if first is None else pytest.approx(second))
+    assert (one.kept, one.reversed, one.top) == (two.kept, two.reversed, two.top)
+    same = compare_ranks(("mild", "mild"), models, values[[0, 0]], clusters, 50, 0)
+    assert (same.shift.value, same.reversed, same.top) == (0.0, (), {1: 1})
+
+
+def people(path: Path, *rows: tuple[str, int, str, bool | None]) -> Path:
+    keys = ("case_id", "criterion_id", "rater", "met")
+    path.write_text(
+        "".join(json.dumps(dict(zip(keys, (c, f"k{k}", *r), strict=True))) + "\n" for c, k, *r in rows)
+    )
+    return path
+
+
+def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
+    # The judges differ on the first case's five criteria; on the second's k0 one of them has no verdict.
+    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
+        return number(case, c) % 2 == 0
+
+    def strict(case: EvaluationCase, c: EvaluationCriterion) -> bool | None:
+        return None if number(case, c) == 5 else number(case, c) % 2 == (number(case, c) < 5)
+
+    run = run_of(tmp_path / "run", ("mild", mild), ("strict", strict), cases=3)
+    first = settle(run, ("mild", "strict"))
+    assert (first.criteria, first.agreed, first.people, len(first.open), first.new) == (15, 9, 0, 6, 15)
+    assert settle(run, ("mild", "strict")).new == settle(run, ("strict", "mild")).new == 0
+    one, two = "case-0000", "case-0001"
+    rated = people(
+        tmp_path / "people.jsonl",
+        (one, 0, "ann", True), (one, 0, "bo", True),  # Settled
+        (one, 1, "ann", True), (one, 1, "bo", False), (one, 1, "cleo", True),  # The adjudicator's
+        (one, 2, "ann", True),  # One alone settles nothing
+        (one, 3, "ann", None), (one, 3, "bo", None),
+        (two, 0, "ann", False), (two, 0, "bo", False),  # Where a judge has no verdict
+        (two, 1, "ann", False), (two, 1, "bo", False),  # Against both judges
+    )  # fmt: skip
+    second = settle(run, ("mild", "strict"), human=[rated], adjudicator="cleo")
+    assert (second.agreed, second.people, second.overruled, second.new) == (9, 3, 1, 3)
+    assert second.open == ((one, "k2"), (one, "k3"), (one, "k4"))
+    graded = load_graded(run, judge=second.judge)
+    met = graded.verdicts(one)
+    assert [met[f"k{n}"] for n in range(5)] == [True, True, None, None, None]
+    assert (graded.verdicts(two)["k0"], graded.verdicts(two)["k1"]) == (False, True)
+    # Words are those of the judge who decided likewise: b on k1.
+    assert [graded.grades[one][k].quote for k in ("k0", "k1", "k2")] == ["先休息", "先休息", ""]
+    assert graded.grades[one]["k2"].reason == UNSETTLED
+    # Without the people it is open again, and says so.
+    assert settle(run, ("mild", "strict")).new == 3
+    again = load_graded(run, judge=second.judge)
+    assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (None, ONE_ALONE)
+    with pytest.raises(UsageError, match="expected two judges"):
+        settle(run)
+    with pytest.raises(UsageError, match="has no ratings by 'zoe'"):
+        settle(run, ("mild", "strict"), human=[rated], adjudicator="zoe")
+
+
+def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
+    def command(*arguments: str | Path, fault: str = "None") -> Any:
+        done = CliRunner().invoke(app, ["judges", *map(str, arguments)])
+        assert str(done.exception) == fault, done.output
+        return done.stdout
+
+    def mild(case: EvaluationCase, c: EvaluationCriterion) -> bool:
+        return number(case, c) % 2 == 0
+
+    run = run_of(tmp_path / "run", ("mild", mild), ("strict", lambda case, c: number(case, c) % 3 == 0), cases=6)
+    who = ("--judge", "mild", "--judge", "strict")
+    shown = command("compare", run, *who, "--draws", "50")
+    assert "differ" in shown
+    assert json.loads(command("compare", run, *who, "--draws", "50", "--json"))["format"] == "medlive-judges"
+    command("settle", run, *who, "--sheet", tmp_path / "sheets", fault="--sheet and --rater belong together")
+    made = json.loads(
+        command("settle", run, *who, "--sheet", tmp_path / "sheets", "--rater", "ann", "--rater", "bo", "--json")
+    )
+    assert (made["agreed"], made["open"]) == (15, 15)
+    filled: list[str | Path] = []
+    for name in ("ann", "bo"):
+        path = tmp_path / "sheets" / f"ratings-{name}.csv"
+        text = path.read_text("utf-8-sig")
+        assert not any(word in text for word in ("model-", "judge", "decides this"))
+        rows = list(csv.DictReader(text.splitlines()))
+        assert len(rows) == 15
+        path.write_text("item,rater,met\n" + "".join(f"{row['item']},{name},yes\n" for row in rows))
+        filled += ["--human", path]
+    done = json.loads(command("settle", run, *who, *filled, "--json"))
+    assert (done["people"], done["open"], done["new"]) == (15, 0, 15)
+    assert "settled: mild / strict" in command("settle", run, *who, *filled)
+    more = ("--sheet", tmp_path / "more", "--rater", "ann")
+    command("settle", run, *who, *filled, *more, fault=f"{run}: nothing is left to settle")
