@@ -1,8 +1,9 @@
 """A circuit breaker for each model at an endpoint: what does not answer is not asked for a while, and not paid.
 
-A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), when the key, the
-account or the model is refused, or when nearly all of the last replies could not be used. While it is open every
-call raises CircuitOpen. After a back-off one call is let through: it closes the circuit, or doubles the back-off.
+A circuit *opens* when the last calls failed (timeouts, broken connections, server errors), at once when the key or
+the account is refused, when the model is a few times, or when nearly all of the last replies could not be used.
+While it is open every call raises CircuitOpen. After a back-off one call is let through: it closes the circuit, or
+doubles the back-off.
 What is open lies in a store that all processes of an instance share; without one it is kept in memory.
 """
 
@@ -24,7 +25,7 @@ FAILURES: Final = 8
 """Attempts that fail one after another; a timeout counts as two of them."""
 FAILING_S: Final = 10.0
 """Seconds that they have lasted: a restart of the endpoint opens nothing."""
-REFUSALS: Final = 3  # Refusals of the key, the account or the model among the last WINDOW answers
+REFUSALS: Final = 3  # Refusals of the model (403, 404) among the last WINDOW answers
 WINDOW: Final = 20
 UNUSABLE: Final = 18  # Replies among the last WINDOW that could not be used
 BACKOFF_S: Final = 30.0
@@ -134,10 +135,10 @@ class Circuit:
         if self._probing or (self._failures >= FAILURES and lasting):
             await self._open(cause, BACKOFF_S)
 
-    async def refused(self, cause: str) -> None:
-        """The key, the account or the model is refused; opens the circuit after a few."""
+    async def refused(self, cause: str, *, certain: bool = False) -> None:
+        """The model is refused; opens the circuit after a few, at once where it is the key or the account."""
         self._refusals.append(True)
-        if self._probing or sum(self._refusals) >= REFUSALS:
+        if self._probing or certain or sum(self._refusals) >= REFUSALS:
             await self._open(cause, REFUSED_BACKOFF_S)
 
     async def judged(self, problem: str | None) -> None:

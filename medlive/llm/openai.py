@@ -332,7 +332,8 @@ class OpenAIEngine:
 
     async def _learn_refusal(self, rejected: _RejectedError) -> None:
         if rejected.kind is CallerRefused:
-            await self.circuit.refused(f"status {rejected.status}: {self._clean(rejected.message)}")
+            cause = f"status {rejected.status}: {self._clean(rejected.message)}"
+            await self.circuit.refused(cause, certain=rejected.status == 401 or rejected.broke)
         else:
             await self.circuit.answered()
 

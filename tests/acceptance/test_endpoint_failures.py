@@ -13,7 +13,6 @@ import pytest
 from aiohttp import web
 
 from medlive.demo.samples import SampleThread
-from medlive.llm import circuit
 from tests.support.bad_endpoint import Step, bad_endpoint, fails, ok, raw, sends, slow
 from tests.support.counting_endpoint import counting_endpoint
 from tests.support.instance import Done, Instance, write_lines, write_models
@@ -105,27 +104,24 @@ async def test_an_endpoint_that_gives_no_answer_fails_the_threads_until_it_does(
     await _recovers(instance)
 
 
-async def test_a_dead_key_is_asked_three_times_and_found_mended_by_itself(
-    instance: Instance, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(circuit, "REFUSALS", 2)  # so that a thread meets the open circuit
+async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) -> None:
     async with counting_endpoint() as good, bad_endpoint([fails(401)]) as endpoint:
         instance = Instance(
             instance.home, instance.url, {**instance.settings, "MEDLIVE_CURATION__CONCURRENCY": "1"}
         )
         _point(instance, endpoint.url)
         done = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
-        assert "status 401: no; 2 threads wait" in done.err
-        assert (done.json["outcomes"], done.json["left"], endpoint.asked) == ({"failed": 1}, 2, 2)
+        assert f"status 401: no; {THREADS} threads wait" in done.err
+        assert (done.json["outcomes"], done.json["left"], endpoint.asked) == ({}, THREADS, 1)
         attempts = "SELECT count(*) FROM curations"
         again = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
         assert (again.json["outcomes"], again.json["left"]) == ({}, THREADS)
-        assert (instance.one(attempts), endpoint.asked, again.json["spent"]["calls"]) == (1, 2, 0)
+        assert (instance.one(attempts), endpoint.asked, again.json["spent"]["calls"]) == (0, 1, 0)
         (problem,) = (await _do(instance, "status", "--json", status=1)).json["problems"]
         assert "(rules) is not asked since" in problem
         instance.change("UPDATE circuits SET retry_at = now()")
         probed = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
-        assert (probed.json["outcomes"], probed.json["left"], endpoint.asked) == ({}, THREADS, 3)
+        assert (probed.json["outcomes"], probed.json["left"], endpoint.asked) == ({}, THREADS, 2)
         assert instance.one("SELECT backoff_s FROM circuits") == 600
         # Another endpoint is another circuit, and the old one's is no problem of this instance.
         _point(instance, good.url)
