@@ -75,8 +75,9 @@ def differences(week: Week, calm: Outcome) -> list[str]:
         problems.append(f"cases: {_first_difference(found.cases, calm.cases)}")
     if twice := week.instance.rows(_DECIDED_TWICE):
         problems.append(f"decided twice: {twice}")
-    if week.endpoint.paid_twice:
-        problems.append(f"paid twice: {sorted(set(week.endpoint.paid_twice))}")
+    stored = {serial for (serial,) in week.instance.rows("SELECT output_tokens FROM replies")}
+    if paid := [key for key, serials in week.endpoint.given.items() if stored.intersection(serials[:-1])]:
+        problems.append(f"paid twice: {sorted(paid)}")
     if left := week.instance.rows(_LEFT):
         problems.append(f"jobs left: {left}")
     now_frozen = week.digest_frozen()

@@ -1,4 +1,4 @@
-"""A chat endpoint that fails as it is told to and knows which of its answers were paid for and stored."""
+"""A chat endpoint that fails as it is told to and knows which answers it gave to what."""
 
 import asyncio
 import hashlib
@@ -7,7 +7,6 @@ from collections import defaultdict
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Any
 
 import aiohttp
@@ -21,7 +20,6 @@ MODEL = "chaos-1"
 HANG_S = 2.5
 KINDS = ("500", "503", "429", "hang", "broken JSON", "useless text", "reset", "cut off")
 LATENCY_S = 0.03
-IsStored = Callable[[list[int], datetime], bool]
 
 
 @dataclass
@@ -31,37 +29,29 @@ class Endpoint:
     url: str = ""
     fault: Callable[[], str | None] = lambda: None
     """Which of KINDS happens to the next request; None: it is answered."""
-    is_stored: IsStored = lambda serials, before: False
-    """Whether one of these answers was stored before a moment."""
     asked: int = 0
     serial: int = 0
     """Stands in an answer's `completion_tokens`, which are stored with the reply."""
     given: dict[str, list[int]] = field(default_factory=lambda: defaultdict(list))
-    """Digest of a request's body → the serials of the sound answers that it got."""
-    paid_twice: list[str] = field(default_factory=list)
+    """Request → the serials of the sound answers that it got."""
     answers: dict[str, dict[str, Any]] = field(default_factory=dict)
     rules_url: str = ""
 
-    def begin(self, is_stored: IsStored) -> None:
+    def begin(self) -> None:
         """Forget what was asked; the answers stay computed."""
-        self.asked, self.fault, self.is_stored = 0, lambda: None, is_stored
+        self.asked, self.fault = 0, lambda: None
         self.given.clear()
-        self.paid_twice.clear()
 
     @property
     def repeated(self) -> int:
-        """Sound answers beyond the first to one request: the earlier one was cut off on its way, or in flight."""
+        """Sound answers beyond the first to one request: the earlier one was cut off on its way."""
         return sum(len(serials) - 1 for serials in self.given.values())
 
     async def chat(self, http: web.Request) -> web.StreamResponse:
-        arrived = datetime.now(UTC)
         raw = await http.read()
-        key = hashlib.sha256(raw).hexdigest()
+        name = json.loads(raw)["response_format"]["json_schema"]["name"]
+        key = f"{name} ({hashlib.sha256(raw).hexdigest()[:12]})"
         self.asked += 1
-        earlier = list(self.given.get(key, ()))
-        stored = await asyncio.to_thread(self.is_stored, earlier, arrived) if earlier else False
-        if stored:
-            self.paid_twice.append(f"{json.loads(raw)['response_format']['json_schema']['name']} ({key[:12]})")
         await asyncio.sleep(LATENCY_S)
         kind = self.fault()
         if kind in ("500", "503", "429"):
