@@ -36,8 +36,16 @@ class Queue(StrEnum):
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
 
 
-STALLED_AFTER_S = 10.0
-"""A worker whose last heartbeat is older is dead: others take its jobs over."""
+STALLED_AFTER_S = 15.0
+"""A worker without a heartbeat for so long is dead: others take its jobs over."""
+HEARTBEATS = (
+    "SELECT DISTINCT worker.id, last_heartbeat FROM procrastinate_workers AS worker JOIN procrastinate_jobs AS job"
+    " ON job.worker_id = worker.id WHERE status = 'doing' AND queue_name = ANY (%(queues)s)"
+)
+TAKE_OVER = (
+    "UPDATE procrastinate_jobs SET status = 'todo', scheduled_at = NULL, worker_id = NULL WHERE status = 'doing'"
+    " AND queue_name = ANY (%(queues)s) AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
+)
 UNCOUNT_ATTEMPT = "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""

@@ -1,5 +1,6 @@
 """The database as the service sees it: one pool, sessions that commit as a whole, errors without secrets."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
@@ -24,9 +25,11 @@ Connection = AsyncConnection
 _POOL_SIZE = 16
 _POOL_WAIT_SECONDS = 120
 CONNECT_ARGUMENTS: dict[str, Any] = {
-    "connect_timeout": 10, "options": "-c timezone=UTC", "application_name": "medlive"
+    "connect_timeout": 10, "application_name": "medlive",
+    "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
 }  # fmt: skip
-"""What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by."""
+"""What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by, and that the
+server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 # Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
 # connections, no such database.
@@ -144,18 +147,55 @@ class Database:
 
 @asynccontextmanager
 async def lock_connection(database: Database) -> AsyncIterator[Connection]:
-    """A connection for locks alone; the server releases them when it ends, however that happens."""
-    async with database.engine.connect() as connection:
-        alone = await connection.execution_options(isolation_level="AUTOCOMMIT")
+    """A connection for locks alone; the server releases them when it ends, however that happens.
+
+    Raises DatabaseUnavailable.
+    """
+    with translated_errors(database.engine.url):
+        async with database.engine.connect() as connection:
+            alone = await connection.execution_options(isolation_level="AUTOCOMMIT")
+            try:
+                yield alone
+            finally:
+                # At once, for the next holder; the server does it by itself when the connection is lost,
+                # as it is when a question on it was cancelled.
+                with suppress(exc.SQLAlchemyError):
+                    await alone.scalar(text("SELECT pg_advisory_unlock_all()"))
+                # Not back to the pool, where the lock would live on.
+                await alone.invalidate()
+
+
+class Claims:
+    """Names that one task of one process has at a time, as locks that share a connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        """`connection` is for locks alone, and stays its owner's."""
+        self._connection, self._turn, self._held = connection, asyncio.Lock(), set[str]()
+
+    @asynccontextmanager
+    async def claim(self, name: str) -> AsyncIterator[bool]:
+        """Whether nobody else has the name while the block runs; it does not wait. Raises DatabaseUnavailable."""
+        if name in self._held:  # the server would grant its own connection the lock again
+            yield False
+            return
+        self._held.add(name)
+        # Shielded: a question that is cancelled ends its connection, and with it every lock.
+        taking = asyncio.ensure_future(self.ask("SELECT pg_try_advisory_lock(hashtextextended(:key, 0))", name))
         try:
-            yield alone
+            yield await asyncio.shield(taking)
         finally:
-            # At once, for the next holder; the server does it by itself when the connection is lost,
-            # as it is when a question on it was cancelled.
-            with suppress(exc.SQLAlchemyError):
-                await alone.scalar(text("SELECT pg_advisory_unlock_all()"))
-            # Not back to the pool, where the lock would live on.
-            await alone.invalidate()
+            await asyncio.shield(self._free(taking, name))
+
+    async def ask(self, question: str, key: int | str) -> bool:
+        """`ask_lock`, in turn."""
+        async with self._turn:
+            return await ask_lock(self._connection, question, key)
+
+    async def _free(self, taking: asyncio.Future[bool], name: str) -> None:
+        with suppress(DatabaseUnavailable):
+            if await taking:
+                await self.ask("SELECT pg_advisory_unlock(hashtextextended(:key, 0))", name)
+        self._held.discard(name)
 
 
 @asynccontextmanager
@@ -164,10 +204,8 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 
     Raises DatabaseUnavailable.
     """
-    take = text("SELECT pg_try_advisory_lock(hashtextextended(:name, 0))")
-    with translated_errors(database.engine.url):
-        async with lock_connection(database) as connection:
-            yield bool(await connection.scalar(take, {"name": name}))
+    async with lock_connection(database) as connection, Claims(connection).claim(name) as alone:
+        yield alone
 
 
 async def ping(session: Session) -> None:
@@ -175,9 +213,9 @@ async def ping(session: Session) -> None:
     await session.execute(text("SELECT 1"))
 
 
-async def ask_lock(connection: Connection, question: str, key: int) -> bool:
+async def ask_lock(connection: Connection, question: str, key: int | str) -> bool:
     """The answer to a question about the lock `key`. Raises DatabaseUnavailable when the connection was lost."""
     try:
         return bool(await connection.scalar(text(question), {"key": key}))
-    except exc.DBAPIError as error:
+    except exc.SQLAlchemyError as error:
         raise DatabaseUnavailable("the connection that holds the lock was lost") from error

@@ -1,24 +1,33 @@
 """Jobs in PostgreSQL, by Procrastinate: deferred in the transaction of their rows, run by those who serve a queue.
 
 A job is known by its queueing lock, so that it is deferred once. A job that a stop breaks off waits again at once;
-a killed process leaves its jobs "doing", and others take them over once its heartbeat is older than
-STALLED_AFTER_S, and none has come for CONFIRM_S more.
+a killed process leaves its jobs "doing", and others take them over once they have seen no new heartbeat of it for
+STALLED_AFTER_S. Whoever does a job has a lock on its name, so that one that is delivered twice is done by one at a
+time. Jobs wait by the database's clock.
 """
 
 import asyncio
+import logging
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
+from functools import partial
+from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
-from procrastinate.jobs import Job
+from procrastinate.jobs import Job, Status
+from procrastinate.manager import JobManager
 from procrastinate.retry import BaseRetryStrategy, RetryDecision
+from procrastinate.utils import utcnow
 from procrastinate.worker import Worker
 
 from medlive.clock import now
 from medlive.db.jobs import (
+    HEARTBEATS,
     STALLED_AFTER_S,
+    TAKE_OVER,
     UNCOUNT_ATTEMPT,
     Queue,
     announce_serving,
@@ -26,7 +35,7 @@ from medlive.db.jobs import (
     hurry,
     queued_locks,
 )  # fmt: skip
-from medlive.db.session import Connection, Database, Session, ask_lock, lock_connection
+from medlive.db.session import Claims, Connection, Database, Session, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
 from medlive.service.database import RETRY_S
@@ -38,8 +47,6 @@ EMBED = "medlive:embed_shard"
 STEP_PRIORITY = 10
 """A weekly step does not wait behind the threads of a queue."""
 HEARTBEAT_S = 3.0
-CONFIRM_S = 2 * HEARTBEAT_S
-"""How long a worker that looks dead may still show a heartbeat: after a jump of the clock all look so."""
 NEVER_S = 10 * 365 * 86_400.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
@@ -47,14 +54,16 @@ POLL_S = 0.2
 RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)}
 """Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
 waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
-AT_ONCE = datetime(1970, 1, 1, tzinfo=UTC)
-"""When a job is taken up again that was broken off. Not now(): this clock may be ahead of the database's."""
 LOOK_AGAIN = timedelta(minutes=1)
 """The longest that a job waits which met an open circuit, or a week whose budget is spent."""
 
 Works = Mapping[str, Callable[..., Awaitable[None]]]
 """Task → what is done with a job's arguments."""
 
+_CLAIMS = "claims"
+_RAISED = "P0001"
+"""The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
+_log = logging.getLogger(__name__)
 _QUEUE_UNAVAILABLE = "the job queue cannot be reached"
 
 
@@ -67,28 +76,66 @@ class RetryLater(Exception):
         self.waits = RETRY_AFTER_S.get(reason, ())
 
 
+class _BeingDone(Exception):
+    """Somebody does the same job now."""
+
+
 class _Retry(BaseRetryStrategy):
     def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
         if isinstance(exception, asyncio.CancelledError):
-            return RetryDecision(retry_at=AT_ONCE)
+            return RetryDecision(retry_in={"seconds": 0})
         if isinstance(exception, CircuitOpen | WeekSpent):
-            return RetryDecision(retry_at=min(exception.retry_at, now() + LOOK_AGAIN))
-        if isinstance(exception, DatabaseUnavailable):
-            return RetryDecision(retry_in={"seconds": int(RETRY_S)})
+            wait = min(exception.retry_at - now(), LOOK_AGAIN)
+            return RetryDecision(retry_in={"seconds": int(wait.total_seconds())})
+        if isinstance(exception, DatabaseUnavailable | _BeingDone):
+            return RetryDecision(retry_in={"milliseconds": int(RETRY_S * 1000)})
         if isinstance(exception, RetryLater):
             return RetryDecision(retry_in={"seconds": exception.waits[max(job.attempts, 0)]})
         return None
 
 
+class _Jobs(JobManager):
+    """Ends jobs without a trace in the log where another worker has ended them, and by the database's clock."""
+
+    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
+        """See JobManager."""
+        await self._end(job, partial(super().finish_job, job, status, delete_job))
+
+    async def retry_job(self, job: Job, retry_at: datetime | None = None, *more: Any, **named: Any) -> None:
+        """See JobManager; `retry_at` is by this process's clock."""
+        wait, retry = retry_at - utcnow() if retry_at else timedelta(), super().retry_job
+
+        async def retry_by_its_clock() -> None:
+            answer = await self.connector.execute_query_one_async("SELECT now()")
+            await retry(job, answer["now"] + wait, *more, **named)
+
+        await self._end(job, retry_by_its_clock)
+
+    async def _end(self, job: Job, end: Callable[[], Awaitable[None]]) -> None:
+        for last in (False, True):  # again in case the connection was lost; with the database the worker ends
+            try:
+                await end()
+                break
+            except exceptions.ConnectorException as exc:
+                cause = exc.__cause__ or exc
+                if last or getattr(cause, "sqlstate", "") == _RAISED:
+                    _log.info("job %s was not ended here: %s", job.id, str(cause).partition("\n")[0])
+                    break
+
+
 async def _run_job(context: procrastinate.JobContext, /, **arguments: int | str) -> None:
-    with bound(job=context.job.id, **arguments):
+    job, more = context.job, context.additional_context
+    with bound(job=job.id, **arguments):
         try:
-            await context.additional_context[context.job.task_name](**arguments)
+            async with more[_CLAIMS].claim(f"{job.task_name} {sorted(arguments.items())}") as alone:
+                if not alone:
+                    raise _BeingDone
+                await more[job.task_name](**arguments)
         except RetryLater as later:
-            if context.job.attempts < len(later.waits):
+            if job.attempts < len(later.waits):
                 raise
-        except (CircuitOpen, WeekSpent, DatabaseUnavailable, asyncio.CancelledError):
-            await _uncount_attempt(context.app, context.job)
+        except (CircuitOpen, WeekSpent, DatabaseUnavailable, _BeingDone, asyncio.CancelledError):
+            await _uncount_attempt(context.app, job)
             raise
 
 
@@ -108,6 +155,7 @@ def open_app(database: Database) -> procrastinate.App:
             conninfo=url, min_size=1, max_size=8, kwargs={"options": "-c enable_sort=off"}
         )
     )
+    app.job_manager = _Jobs(app.connector)
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
     for name in (CURATE, STEP, EMBED):
         app.task(name=name, pass_context=True, retry=_Retry())(_run_job)
@@ -215,12 +263,15 @@ async def run_until_drained(
     `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
     finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
+    queues = [Queue.CURATE]
+    taking_over = TakingOver(app, queues)
     try:
         while True:
-            await _take_over(app, [Queue.CURATE])
+            await taking_over.look()
             async with database.begin() as session:
                 await hurry(session, Queue.CURATE)
-            await _run(app, works, [Queue.CURATE], concurrency, wait=False, grace_s=grace_s)
+            async with lock_connection(database) as connection:
+                await _run(app, Claims(connection), works, queues, concurrency, wait=False, grace_s=grace_s)
             waiting, todo = [
                 list(await app.job_manager.list_jobs_async(queue=Queue.CURATE, status=status))
                 for status in ("doing", "todo")
@@ -229,7 +280,7 @@ async def run_until_drained(
                 return
             if waiting:
                 on_wait(len(waiting))
-                await asyncio.sleep(0.5)
+            await asyncio.sleep(0.5)
     except exceptions.ConnectorException as exc:
         raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
@@ -250,10 +301,11 @@ async def run_until_stopped(
     DatabaseUnavailable, also when the queue is lost later.
     """
     async with serving(database, queues) as connection:
-        worker = asyncio.create_task(_run(app, works, queues, concurrency, wait=True, grace_s=grace_s))
+        claims = Claims(connection)
+        worker = asyncio.create_task(_run(app, claims, works, queues, concurrency, wait=True, grace_s=grace_s))
         others = [
             asyncio.create_task(work)
-            for work in (stop.wait(), _keep_taking_over(app, queues), _keep_connected(connection))
+            for work in (stop.wait(), TakingOver(app, queues).keep_looking(), _keep_connected(claims))
         ]
         try:
             await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
@@ -276,6 +328,7 @@ async def run_step_job(
 
     On cancellation a step that runs here is broken off and waits. Raises DatabaseUnavailable.
     """
+    taking_over = TakingOver(app, [queue])
     try:
         async with database.begin() as session:
             lock = await defer_step(app, session, queue, name, week)
@@ -285,8 +338,10 @@ async def run_step_job(
                     return
                 served = await count_servers(session, queue)
             if not served:
-                await _take_over(app, [queue])
-                await _run(app, works, [queue], 1, wait=False, grace_s=0)
+                await taking_over.look()
+                if await app.job_manager.list_jobs_async(queueing_lock=lock, status="todo"):
+                    async with lock_connection(database) as connection:
+                        await _run(app, Claims(connection), works, [queue], 1, wait=False, grace_s=0)
             await asyncio.sleep(POLL_S)
     except exceptions.ConnectorException as exc:
         raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
@@ -294,6 +349,7 @@ async def run_step_job(
 
 async def _run(
     app: procrastinate.App,
+    claims: Claims,
     works: Works,
     queues: Sequence[str],
     concurrency: int,
@@ -305,7 +361,7 @@ async def _run(
         app, queues=[*queues], concurrency=concurrency, wait=wait, listen_notify=wait,
         install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
         # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
-        stalled_worker_timeout=NEVER_S, additional_context=dict(works),
+        stalled_worker_timeout=NEVER_S, additional_context={**works, _CLAIMS: claims},
         abort_job_polling_interval=ABORT_POLL_S,
     )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
@@ -319,29 +375,33 @@ async def _run(
         raise
 
 
-async def _keep_connected(connection: Connection) -> None:
+async def _keep_connected(claims: Claims) -> None:
     """Raises DatabaseUnavailable when the connection is lost, and with it what says that this process serves."""
     while True:
-        await ask_lock(connection, "SELECT :key = 0", 0)
-        await asyncio.sleep(STALLED_AFTER_S)
+        await claims.ask("SELECT :key = 0", 0)
+        await asyncio.sleep(HEARTBEAT_S)
 
 
-async def _keep_taking_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    while True:
-        await _take_over(app, queues)
-        await asyncio.sleep(STALLED_AFTER_S)
+class TakingOver:
+    """Puts the jobs of dead workers back: of those whose heartbeat stays the same, whatever any clock says."""
 
+    def __init__(self, app: procrastinate.App, queues: Sequence[str]) -> None:
+        """Of these queues alone."""
+        self._connector, self._queues = app.connector, [*queues]
+        self._seen: dict[tuple[int, datetime], float] = {}
+        """Worker and heartbeat → when they were first seen."""
 
-async def _take_over(app: procrastinate.App, queues: Sequence[str]) -> None:
-    async def left() -> dict[int | None, Job]:
-        stalled = await app.job_manager.get_stalled_jobs(seconds_since_heartbeat=STALLED_AFTER_S)
-        return {job.id: job for job in stalled if job.queue in queues}
+    async def look(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """Look at the heartbeats once."""
+        rows = await self._connector.execute_query_all_async(HEARTBEATS, queues=self._queues)
+        moment = clock()
+        beats = [(row["id"], row["last_heartbeat"]) for row in rows]
+        self._seen = {beat: self._seen.get(beat, moment) for beat in beats}
+        dead = [worker for (worker, _), since in self._seen.items() if moment - since >= STALLED_AFTER_S]
+        await self._connector.execute_query_async(TAKE_OVER, queues=self._queues, dead=dead)
 
-    jobs = await left()
-    if any(job.worker_id is not None for job in jobs.values()):
-        await asyncio.sleep(CONFIRM_S)
-        still = await left()
-        jobs = {number: job for number, job in jobs.items() if number in still}
-    for job in jobs.values():
-        await _uncount_attempt(app, job)
-        await app.job_manager.retry_job(job, retry_at=AT_ONCE)
+    async def keep_looking(self) -> None:
+        """Look with every heartbeat."""
+        while True:
+            await self.look()
+            await asyncio.sleep(HEARTBEAT_S)

@@ -29,8 +29,8 @@ from medlive import clock
 from medlive.service import database, jobs
 from medlive.service.schedule import scheduler
 
-# As configured, a dead worker is known after 10 s. Fresh ones on a busy machine may be taken for dead, too.
-WAKE_S, HEARTBEAT_S, CONFIRM_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 1.0, 3.0, 0.3
+# As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
+WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])
@@ -107,9 +107,9 @@ def _shift_clock(seconds: Callable[[], float]) -> None:
 def _hurry() -> None:
     for module, name, value in (
         (jobs, "HEARTBEAT_S", HEARTBEAT_S),
-        (jobs, "CONFIRM_S", CONFIRM_S),
         (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
         (database, "RETRY_S", RETRY_S),
+        (jobs, "RETRY_S", RETRY_S),
     ):
         assert hasattr(module, name)
         setattr(module, name, value)

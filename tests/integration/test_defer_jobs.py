@@ -1,19 +1,19 @@
 """Jobs deferred in a caller's transaction: many at once, and once however many ask."""
 
 import asyncio
-import itertools
-from collections.abc import Awaitable, Callable, Iterable
+import gc
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
 from functools import partial
+from typing import Any
 
 import psycopg
 import pytest
 from procrastinate import App
-from procrastinate.jobs import Job
 from sqlalchemy import text
 
 from medlive.clock import now
-from medlive.db.jobs import Queue, count_ready, count_servers, hurry
+from medlive.db.jobs import STALLED_AFTER_S, Queue, count_ready, count_servers, hurry
 from medlive.db.session import Database
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.jobs import (
@@ -21,6 +21,7 @@ from medlive.service.jobs import (
     RETRY_AFTER_S,
     STEP,
     RetryLater,
+    TakingOver,
     Works,
     defer_revisions,
     open_app,
@@ -181,57 +182,79 @@ async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkey
         assert await app.job_manager.list_jobs_async() == []
 
 
-async def test_a_clock_that_jumps_ends_no_living_worker_and_takes_no_job_from_it(
-    database: Database, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("medlive.service.jobs.HEARTBEAT_S", 600.0)  # heartbeats come from `beat` alone
-    monkeypatch.setattr("medlive.service.jobs.CONFIRM_S", 0.0)
-    begun, released, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
-    done: list[int] = []
-    ages = itertools.cycle([timedelta(hours=1), timedelta(0)])
-
-    async def beat() -> None:
+async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clocks_say(database: Database) -> None:
+    clock = iter((0, STALLED_AFTER_S - 1, 2 * STALLED_AFTER_S - 2)).__next__
+    async with open_app(database).open_async() as app:
         async with database.begin() as session:
-            query = text("UPDATE procrastinate_workers SET last_heartbeat = now() - CAST(:age AS interval)")
-            await session.execute(query, {"age": next(ages)})
+            await defer_revisions(app, session, [1, 2])
+        workers = [await app.job_manager.register_worker() for _ in range(2)]
+        for worker in workers:
+            await app.job_manager.fetch_job(queues=[Queue.CURATE], worker_id=worker)
+        looking = TakingOver(app, [Queue.CURATE])
+        # The clock was set back by an hour since the second died, and jumps while the first lives.
+        for beats in (("-1 h", "1 h"), ("1 h", "1 h"), ("0 h", "1 h")):
+            for worker, beat in zip(workers, beats, strict=True):
+                async with database.begin() as session:
+                    query = "UPDATE procrastinate_workers SET last_heartbeat = date_trunc('day', now()) + interval"
+                    await session.execute(text(f"{query} '{beat}' WHERE id = {worker}"))
+            assert {job.status for job in await app.job_manager.list_jobs_async()} == {"doing"}
+            await looking.look(clock)
+        found = {job.task_kwargs["revision"]: job for job in await app.job_manager.list_jobs_async()}
+        assert [(found[n].status, found[n].attempts) for n in (1, 2)] == [("doing", 0), ("todo", 0)]
+
+
+async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_without_a_trace(
+    database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("medlive.service.jobs.RETRY_S", 0.05)
+    caplog.set_level("INFO", "medlive")
+    unseen: list[Any] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, what: unseen.append(what))
+    begun, released, stop = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    under_way: list[int] = []
+
+    async def change(statement: str) -> Any:
+        async with database.begin() as session:
+            return list(await session.execute(text(statement)))
 
     async def work(revision: int) -> None:
-        done.append(revision)
+        under_way.append(revision)
+        assert len(under_way) == 1
         begun.set()
         await released.wait()
-
-    async def work_elsewhere(revision: int) -> None:
-        done.append(revision)
-        released.set()
+        if revision == 2:
+            await change("DELETE FROM procrastinate_jobs RETURNING id")  # as if another worker had ended it
+        under_way.clear()
 
     async with open_app(database).open_async() as app, open_app(database).open_async() as other:
-        look = other.job_manager.get_stalled_jobs
-
-        async def look_and_beat(seconds_since_heartbeat: float) -> Iterable[Job]:
-            found = await look(seconds_since_heartbeat=seconds_since_heartbeat)
-            await beat()
-            return found
-
-        monkeypatch.setattr(other.job_manager, "get_stalled_jobs", look_and_beat)
-        async with asyncio.timeout(LIMIT_S):
-            async with database.begin() as session:
-                await defer_revisions(app, session, [1])
-            living = asyncio.create_task(
-                run_until_stopped(app, database, {CURATE: work}, [Queue.CURATE], concurrency=1, stop=stop)
+        workers = [
+            asyncio.create_task(
+                run_until_stopped(one, database, {CURATE: work}, [Queue.CURATE], concurrency=2, stop=stop)
             )
-            await begun.wait()
-            await beat()  # the clock jumps by an hour, between two heartbeats
-            works = {CURATE: work_elsewhere}
-            await run_until_drained(other, database, works, concurrency=1, on_wait=lambda _: released.set())
-            assert done == [1]
-            begun.clear()
+            for one in (app, other)
+        ]
+        async with asyncio.timeout(LIMIT_S), database.begin() as session:
+            await defer_revisions(app, session, [1])
+        await begun.wait()
+        await change("UPDATE procrastinate_jobs SET status = 'todo', worker_id = NULL RETURNING id")
+        columns = "queue_name, task_name, priority, args"
+        await change(
+            f"INSERT INTO procrastinate_jobs ({columns}) SELECT {columns} FROM procrastinate_jobs RETURNING id"
+        )
+        retried = "SELECT DISTINCT job_id FROM procrastinate_events WHERE type = 'deferred_for_retry'"
+        async with asyncio.timeout(LIMIT_S):
+            while len(await change(retried)) < 2:  # noqa: ASYNC110 - other connections
+                await asyncio.sleep(0.02)
+            released.set()
+            while await app.job_manager.list_jobs_async():  # noqa: ASYNC110
+                await asyncio.sleep(0.02)
             async with database.begin() as session:
                 await defer_revisions(app, session, [2])
-            seen = asyncio.create_task(begun.wait())
-            await asyncio.wait([living, seen], return_when=asyncio.FIRST_COMPLETED)
+            await until(lambda: "was not ended here: Job was not found" in caplog.text)
             stop.set()
-            await living
-        assert done == [1, 2]
+            await asyncio.gather(*workers)
+    gc.collect()
+    assert (unseen, caplog.text.count("Traceback")) == ([], 0)
 
 
 async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
