@@ -10,12 +10,15 @@ from medlive.evaluation.protocols.checklist import Checklist
 from medlive.evaluation.protocols.coverage import Coverage
 from medlive.evaluation.protocols.cross_examination import CrossExamine
 from medlive.evaluation.protocols.exact import Number, Query
+from medlive.evaluation.protocols.failures import Failures
 from medlive.evaluation.protocols.model import Material, Protocol, Subject
 from medlive.evaluation.protocols.pairwise import Pairwise
 from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
 from medlive.llm.ask import first_fault
 
-_KINDS: Final = (Coverage, Checklist, CrossExamine, Pairwise, PassiveSafety, ActiveSafety, Number, Query)
+_KINDS: Final = (
+    Coverage, Failures, Checklist, CrossExamine, Pairwise, PassiveSafety, ActiveSafety, Number, Query,
+)  # fmt: skip
 PROTOCOLS: Final[Mapping[str, type[Protocol]]] = {kind.name: kind for kind in _KINDS}
 """By name."""
 
