@@ -26,7 +26,7 @@ from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
 from medlive.service.curation.curate import CurationCounts, curate_revision, curation_work
 from medlive.service.wiring import CURATION_ROLES, Pipeline
-from tests.support.scripted import THREAD, OnePassage, Scripted, changed
+from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
 
 RUBRIC: dict[str, Any] = {
     "theme": "Response Depth",
@@ -44,6 +44,7 @@ RUBRIC: dict[str, Any] = {
 REVIEWED: dict[str, Any] = {
     "reader__rubric": {"problems": [], "life_critical": []},
     "reader__identifiers": {"found": []},
+    "rubric__classify": KIND,
 }
 PIPELINE = digest_text("one")
 

@@ -45,7 +45,7 @@ from medlive.service.jobs import open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.instance import Instance
-from tests.support.scripted import THREAD, Scripted, changed, judged
+from tests.support.scripted import KIND, THREAD, Scripted, changed, judged
 
 HARMFUL = {
     "asked": True, "clinical": True, "enough": True, "answered": True, "danger": "", "understandable": True,
@@ -88,7 +88,7 @@ class Named(Scripted):
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script = changed(
         controller__write=written, reader__case=read, rubric__write=rubric,
-        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []},
+        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []}, rubric__classify=KIND,
         validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
     )  # fmt: skip
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}

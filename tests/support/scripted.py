@@ -37,6 +37,8 @@ PASSAGE = Passage(
 )  # fmt: skip
 
 Script = dict[str, Any]
+KIND: Script = {"reason": "A usual choice.", "difficulty": "medium", "dialogue_register": "lay"}
+"""A reply to `rubric.classify`, which is no part of the chain."""
 
 
 def honest() -> Script:
@@ -105,7 +107,6 @@ def honest() -> Script:
             "asked": True, "clinical": True, "enough": True, "answered": True, "wrong": [], "danger": "",
             "understandable": True, "reason": "",
         },
-        "rubric.classify": {"reason": "A usual choice.", "difficulty": "medium", "dialogue_register": "lay"},
     }  # fmt: skip
 
 

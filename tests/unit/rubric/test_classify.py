@@ -10,7 +10,7 @@ from medlive.curation.model import Outcome
 from medlive.errors import CircuitOpen, EndpointUnavailable
 from medlive.rubric.model import Difficulty, Register
 from medlive.rubric.write import complete_case
-from tests.support.scripted import Scripted, changed, run
+from tests.support.scripted import KIND, Scripted, changed, run
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 CRITERION = {"axis": "Accuracy", "points": 5, "fact_id": "f1"}
@@ -31,7 +31,7 @@ RUBRIC: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("said", "expected"),
     [
-        (changed()["rubric.classify"], (Difficulty.MEDIUM, Register.LAY)),
+        (KIND, (Difficulty.MEDIUM, Register.LAY)),
         ("rubbish", (Difficulty.UNKNOWN, Register.UNKNOWN)),
         (EndpointUnavailable("down"), (Difficulty.UNKNOWN, Register.UNKNOWN)),
         (
