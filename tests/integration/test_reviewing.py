@@ -88,8 +88,8 @@ class Named(Scripted):
 def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
     script = changed(
         controller__write=written, reader__case=read, rubric__write=rubric,
-        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []}, rubric__classify=KIND,
-        validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
+        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []},
+        rubric__classify=KIND, validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
     )  # fmt: skip
     script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
     respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
