@@ -7,8 +7,16 @@ import typer
 from typer import Option
 
 from medlive.cli.evaluation.meta import print_figures
-from medlive.cli.evaluation.options import DrawsOption, RunArgument, RunsArgument, SeedOption
-from medlive.cli.options import JsonOption
+from medlive.cli.evaluation.options import (
+    DrawsOption,
+    ErrataFileOption,
+    ModeOption,
+    RunArgument,
+    RunsArgument,
+    SeedOption,
+    read_mode,
+)
+from medlive.cli.options import JsonOption, ReplaceOption, read_settings
 from medlive.cli.output import attributes, pick, print_result, print_table, say
 from medlive.errors import UsageError
 
@@ -109,3 +117,43 @@ def _show_settled(found: "Settled") -> None:
     if found.overruled:
         say(f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands")
     print(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
+
+
+@app.command()
+def export(
+    runs: RunsArgument,
+    out: Annotated[Path, Option(help="The folder to write.")],
+    mode: ModeOption = "rubric",
+    validation: Annotated[
+        list[str] | None, Option(metavar="MODEL", help="A model of validation.jsonl; repeatable [drawn].")
+    ] = None,
+    test: Annotated[
+        list[str] | None, Option(metavar="MODEL", help="A model of test.jsonl; repeatable [drawn].")
+    ] = None,
+    judge: Annotated[str | None, Option(metavar="DIGEST", help="The settled grading, of several.")] = None,
+    errata_file: ErrataFileOption = None,
+    seed: Annotated[int, Option(min=0, help="Of the draw of models.")] = 0,
+    replace: ReplaceOption = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Write chat lines to fine-tune a local judge on, from settled runs, split by the model that answered.
+
+    Each line is a request as a grader is sent it and a reply as it is read. What was withdrawn, cases that are not
+    released, and what is not settled are left out; left_out.jsonl says which and why.
+    """
+    from medlive.evaluation.agreement.training import export_training
+    from medlive.evaluation.scoring.errata import ErrataSearch
+    from medlive.service.paths import snapshots_path
+
+    search = ErrataSearch(errata_file, snapshots_path(read_settings()))
+    made = export_training(
+        runs, out, search, mode=read_mode(mode), judge=judge, validation=validation or (), test=test or (),
+        seed=seed, replace=replace,
+    )  # fmt: skip
+    files = made["files"].items()
+    rows = [[out / name, of["lines"], of.get("criteria"), of.get("met")] for name, of in files]
+    print_result(
+        made, as_json, lambda: print_table(["file", "lines", "criteria", "met"], rows), notes=made["notes"]
+    )
+    for why, n in made["left_out"].items() if not as_json else ():
+        say(f"left out: {n}: {why}")
