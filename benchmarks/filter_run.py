@@ -15,12 +15,14 @@ import sys
 import tempfile
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 from filters import REAL_DATA, made_threads, real_threads
 
+from medlive.__main__ import collect_less
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database
@@ -56,9 +58,12 @@ def server_cpu(pid: int) -> float:
     """CPU seconds of a PostgreSQL server and all its processes so far, ended ones included."""
     server = psutil.Process(pid)
     own = server.cpu_times()
-    live = [process.cpu_times() for process in server.children()]
-    ended = own.children_user + own.children_system
-    return float(own.user + own.system + ended + sum(t.user + t.system for t in live))
+    used = own.user + own.system + own.children_user + own.children_system
+    for process in server.children():
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            used += times.user + times.system
+    return float(used)
 
 
 async def measure(url: str, pid: int, threads: Sequence[Thread], sizes: Sequence[int]) -> bool:
@@ -92,6 +97,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--data", type=Path, default=REAL_DATA)
     options = parser.parse_args(arguments)
     threads = (real_threads(options.data) if options.data.is_dir() else []) or made_threads(5_000)
+    collect_less()  # as the program does
     home = Path(tempfile.mkdtemp(prefix="medlive-filter-"))
     try:
         upgrade(url := embedded.start(home))

@@ -69,6 +69,8 @@ def normalise(text: str) -> str:
 
     Idempotent. Tabs that stand alone stay; at most one empty line in a row; no space at line ends.
     """
+    if text.isascii() and text.isprintable() and "  " not in text:
+        return text.strip()
     text = strip_unstorable(text)
     text = _LINE_END.sub("\n", text)
     text = _INVISIBLE.sub("", text)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from medlive.filters.chain import FilterChain
 from medlive.filters.codebooks import load_codebook
 from medlive.filters.model import FilterReason, FilterSettings, FilterVerdict
-from medlive.filters.rules import RULES
+from medlive.filters.rules import _SHOWN_EN, _SHOWN_HINTS, RULES
 from medlive.threads.model import Message, Role, Thread
 from medlive.threads.near_duplicates import Match
 
@@ -175,3 +175,8 @@ def test_real_threads_are_mostly_clinical() -> None:
             if isinstance(item, ImportedThread)
         ]
         assert sum(r.passed for r in results) > least * len(results)
+
+
+@given(st.from_regex(_SHOWN_EN))
+def test_whatever_is_shown_has_a_hint(text: str) -> None:
+    assert any(hint in text for hint in _SHOWN_HINTS)
