@@ -54,7 +54,8 @@ class Scale(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell; None where there is no value. A faint one rests on too little: pale, in dashes."""
+    """One cell; None where there is no value, which its text may say. A faint one rests on too little: pale, in
+    dashes."""
 
     value: float | None
     text: str = ""  # What stands in it, a few characters
@@ -113,14 +114,14 @@ def _heads(out: Drawing, columns: Sequence[str], left: float, side: float) -> No
 
 
 def _values(rows: Sequence[str], columns: Sequence[str], cells: Sequence[Sequence[Cell]]) -> list[tuple[str, str]]:
-    """What `<desc>` tells of each cell that has a value."""
+    """What `<desc>` tells of each cell that has a value, or a text in its place."""
     if len(cells) != len(rows) or any(len(line) != len(columns) for line in cells):
         raise ValueError("a matrix needs a cell for each row and column")
     return [
         (f"{row}, {column}", cell.tooltip or cell.text)
         for row, line in zip(rows, cells, strict=True)
         for column, cell in zip(columns, line, strict=True)
-        if cell.value is not None
+        if cell.value is not None or cell.text
     ]
 
 
@@ -133,7 +134,9 @@ def _ends(scale: Scale, cells: Sequence[Cell]) -> tuple[float, float, tuple[str,
     texts = {cell.value: cell.text for cell in cells if cell.value is not None}
     # What rests on too little would stretch the scale for all the others, where there are others.
     firm = {cell.value for cell in cells if cell.value is not None and not cell.faint} or texts.keys()
-    low, high = min(firm), max(firm)
+    low, high = min(firm, default=0.0), max(firm, default=0.0)
+    if low == high:
+        return low, high, ("", "")
     return low, high, (texts[low], texts[high])
 
 
@@ -167,6 +170,9 @@ def _shade(cell: Cell, low: float, high: float, scale: Scale) -> tuple[str, int]
 
 def _cell(out: Drawing, x: float, side: float, cell: Cell, name: str, shade: tuple[str, int]) -> None:
     if cell.value is None:
+        if cell.text:
+            out.rect(x + 0.5, out.y + 0.5, side - 1, 21, "mc-t")
+            out.text(x + side / 2, out.y + 15, cell.text, anchor="middle", classes="mc-c mc-m")
         return
     kind, depth = shade
     out.tooltip(f"{name}: {cell.tooltip or cell.text}")

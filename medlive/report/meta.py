@@ -2,11 +2,14 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from medlive.errors import BadInput, UsageError
+from medlive.evaluation.log import read_bytes
+
+Shape = TypeVar("Shape", bound=BaseModel)
 
 
 class Read(BaseModel):
@@ -97,6 +100,16 @@ class MetaFile(Read):
     notes: tuple[str, ...] = ()
 
 
+def read_json(path: Path, shape: type[Shape], name: str) -> Shape:
+    """A file as that model; `name` is what medlive calls such files. Raises BadInput."""
+    try:
+        return shape.model_validate_json(read_bytes(path))
+    except ValidationError as exc:
+        first: Any = exc.errors(include_url=False, include_input=False)[0]
+        place = ".".join(str(part) for part in first["loc"]) or "the whole"
+        raise BadInput(f"{path} is not a {name} of medlive: {place}: {first['msg']}") from exc
+
+
 def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
     """A `meta.json` of `medlive eval meta`, of one of these judges.
 
@@ -104,14 +117,7 @@ def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:
         BadInput: If the file is not one.
         UsageError: If it is of a judge that graded none of the runs.
     """
-    try:
-        found = MetaFile.model_validate_json(path.read_bytes())
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
-    except ValidationError as exc:
-        first: Any = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadInput(f"{path} is not a meta.json of medlive: {place}: {first['msg']}") from exc
+    found = read_json(path, MetaFile, "meta.json")
     if judges is not None and found.grader.judge not in judges:
         raise UsageError(
             f"{path} is about {found.grader.name} ({found.grader.judge[:19]}), which graded none of the runs",

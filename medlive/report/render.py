@@ -12,6 +12,7 @@ from typing import Any, Final
 from medlive.errors import BadInput, MissingExtra
 from medlive.evaluation.asking.registry import EMPTY, Registry
 from medlive.evaluation.audit import RootCause
+from medlive.evaluation.protocols.portfolio import Portfolio
 from medlive.evaluation.scoring.score import ScoreTable, month_table
 from medlive.report.cases import (
     CASES_A_LIST,
@@ -25,6 +26,7 @@ from medlive.report.cases import (
 from medlive.report.html import Section, page, render
 from medlive.report.meta import MetaFile
 from medlive.report.model import Report, analyse
+from medlive.report.portfolio import portfolio_page
 from medlive.report.sections.contamination import contamination
 from medlive.report.sections.costs import costs
 from medlive.report.sections.criteria import criteria
@@ -60,8 +62,19 @@ SECTIONS: Final[tuple[Callable[[Report], Section], ...]] = (
 _TITLE: Final = "medlive: scores on "
 _OURS: Final = f"<title>{_TITLE}".encode()
 """What the first page of a report holds, those of earlier versions too."""
+PROTOCOLS: Final = "protocols.html"
 _NAMES: Final = frozenset(
-    ("index.html", "cases.html", "cases", "figures", "search", "scores.json", "scores.csv", "scores.tsv")
+    (
+        PROTOCOLS,
+        "index.html",
+        "cases.html",
+        "cases",
+        "figures",
+        "search",
+        "scores.json",
+        "scores.csv",
+        "scores.tsv",
+    )
 )
 
 
@@ -83,15 +96,17 @@ def write_report(
     *,
     registry: Registry = EMPTY,
     metas: tuple[MetaFile, ...] = (),
+    portfolio: Portfolio | None = None,
     case_pages: bool = True,
     png: bool = False,
 ) -> Written:
     """Write the report of a score table into the folder `out`.
 
-    `index.html` with the figures, `cases.html` and more of its kind, `cases/` with a page for each case unless
-    `case_pages` is false, `search/` with the texts that lists search, `figures/` as SVG, as PNG too with `png`,
-    and `scores.json`, `scores.csv`, `scores.tsv`. An earlier report is replaced. Raises BadInput when the folder
-    cannot be written, or holds files of these names that no report wrote; MissingExtra for PNG without the extra.
+    `index.html` with the figures, `protocols.html` of a portfolio if there is one, `cases.html` and more of its
+    kind, `cases/` with a page for each case unless `case_pages` is false, `search/` with the texts that lists
+    search, `figures/` as SVG, as PNG too with `png`, and `scores.json`, `scores.csv`, `scores.tsv`. An earlier
+    report is replaced. Raises BadInput when the folder cannot be written, or holds files of these names that no
+    report wrote; MissingExtra for PNG without the extra.
     """
     _check_place(out)
     if png:
@@ -102,7 +117,10 @@ def write_report(
         with tempfile.TemporaryDirectory(prefix=".report-", dir=out) as temporary:
             made = Path(temporary)
             found = entries(report)
-            _write_pages(report, found, made, case_pages)
+            if portfolio:
+                nav = (("index.html", "Scores"), (list_name(1), "Cases"))
+                _write(made / PROTOCOLS, portfolio_page(portfolio, report.figures, nav))
+            _write_pages(report, found, made, portfolio is not None)
             _write_figures(report, made)
             _write(
                 made / "scores.json",
@@ -147,7 +165,7 @@ def _check_place(out: Path) -> None:
 
 def _replace(made: Path, out: Path) -> None:
     """Put what was made in the place of what an earlier report left, and take away what it alone had."""
-    for old in (*out.glob("cases-*.html"), out / "cases", out / "figures", out / "search"):
+    for old in (*out.glob("cases-*.html"), out / PROTOCOLS, out / "cases", out / "figures", out / "search"):
         if old.is_dir():
             shutil.rmtree(old)
         else:
@@ -157,14 +175,14 @@ def _replace(made: Path, out: Path) -> None:
         os.replace(path, out / path.name)
 
 
-def _write_pages(report: Report, found: list[Entry], made: Path, case_pages: bool) -> None:
-    _write(made / "index.html", index(report, len(found)))
-    for name, text in case_lists(report, found, linked=case_pages):
+def _write_pages(report: Report, found: list[Entry], made: Path, protocols: bool) -> None:
+    _write(made / "index.html", index(report, len(found), protocols=protocols))
+    for name, text in case_lists(report, found, linked=report.case_pages):
         _write(made / name, text)
     texts = made / "search"
     texts.mkdir()
     write_own_texts(found, texts)
-    if case_pages:
+    if report.case_pages:
         (made / "cases").mkdir()
         write_case_pages(report, found, made / "cases", texts)
 
@@ -190,7 +208,7 @@ def _png(svg: str) -> bytes:
     return bytes(_drawing_library().svg_to_bytes(svg_string=svg, zoom=2))
 
 
-def index(report: Report, cases: int) -> str:
+def index(report: Report, cases: int, *, protocols: bool = False) -> str:
     """The first page: what was measured, every section, where the cases are."""
     table = report.table
     sections = [*(make(report) for make in SECTIONS), *others(report)]
@@ -206,6 +224,7 @@ def index(report: Report, cases: int) -> str:
     lists = range(1, -(-cases // CASES_A_LIST) + 1)
     nav = [(f"#{section.name}", section.title) for section in sections if not section.lacking]
     nav += [("#absent", "Not in this report")] if len(nav) < len(sections) else []
+    nav += [(PROTOCOLS, "Protocols")] if protocols else []
     nav += [(list_name(k), f"Cases, list {k}" if len(lists) > 1 else "Cases") for k in lists]
     body = render("index.html", report=report, sections=sections, facts=facts, summary=summarise(report))
     return page(f"{_TITLE}{report.cases_named}", body, nav, styles=report.figures.styles)

@@ -1,7 +1,6 @@
 """`medlive eval protocol`: other papers' methods on runs, with the options, plans and budgets of grading."""
 
 import json
-from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -27,11 +26,11 @@ from medlive.cli.output import print_result, print_table, progress, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import QuestionsAsked
-    from medlive.evaluation.protocols.model import Cell, Material, Protocol, Results, Table
+    from medlive.evaluation.protocols.model import Material, Protocol, Results, Table
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
 
@@ -168,19 +167,20 @@ def all_(
     """Apply every protocol that fits to runs of several models on several sets of cases, and compare the tasks.
 
     Runs of the same cases belong together; ranks, how alike tasks rank models, and the gaps between knowledge and
-    execution, passive and active safety come last. Exit status 1 while questions are ungraded.
+    execution, passive and active safety come last, and on the page portfolio.html in --out. Exit status 1 while
+    questions are ungraded.
     """
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.questions import Findings
     from medlive.evaluation.protocols.model import Subject
-    from medlive.evaluation.protocols.portfolio import portfolio
+    from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
     from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
     from medlive.evaluation.scoring.graded import load_graded
     from medlive.llm.engine import EngineIdentity
+    from medlive.report.portfolio import write_portfolio
 
     subjects = [Subject.of(load_graded(path, judge=judge)) for path in runs]
-    figures: dict[str, Mapping[str, float | None]] = {}
-    values, left, budget = [], 0, calls.budget()
+    tasks, left, budget = list[TaskResults](), 0, calls.budget()
     for task, protocol, material in fitting(subjects):
         done: QuestionsAsked | None = None
         if protocol.asks:
@@ -192,22 +192,19 @@ def all_(
             left += done.questions - done.settled
         else:
             results = protocol.results(material, Findings(EngineIdentity("", "")))
-        figures[task] = results.figures
-        values.append(_value(protocol, results, done) | {"task": task})
+        tasks.append(TaskResults.of(task, protocol, results, done))
         if not as_json:
             show_tables(results.tables)
     if calls.dry_run:
         return
-    if not figures:
+    if not tasks:
         raise UsageError("no protocol fits these runs", hint="`eval protocol list` says what each works on")
-    tables = portfolio(figures, {task: PROTOCOLS[task.partition(":")[0]].side for task in figures})
-    value = {
-        "format": "medlive-portfolio",
-        "format_version": 1,
-        "tasks": values,
-        "tables": [asdict(t) for t in tables],
-    }
-    print_result(value, as_json, lambda: show_tables(tables))
+    sides = {task.task: PROTOCOLS[task.protocol].side for task in tasks}
+    whole = Portfolio(tasks=tuple(tasks), tables=portfolio({task.task: task.figures for task in tasks}, sides))
+    page = write_portfolio(whole, out)
+    print_result(
+        whole.model_dump(mode="json"), as_json, lambda: show_tables(whole.tables), notes=[f"page: {page}"]
+    )
     check_complete(left, "questions are ungraded", None, "the same command asks again", always=True)
 
 
@@ -253,30 +250,25 @@ def _options(given: list[str]) -> dict[str, Any]:
 
 
 def _report(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None", as_json: bool) -> None:
-    notes = list(results.notes)
-    if done is not None:
-        notes += [*done.notes, *(f"ungraded: {n}: {why}" for why, n in done.reasons.items())]
-    print_result(_value(protocol, results, done), as_json, lambda: show_tables(results.tables), notes=notes)
+    from medlive.evaluation.protocols.portfolio import TaskResults
 
-
-def _value(protocol: "Protocol", results: "Results", done: "QuestionsAsked | None") -> dict[str, Any]:
-    value: dict[str, Any] = {
-        "format": "medlive-protocol", "format_version": 1, "protocol": protocol.name,
-        "options": protocol.model_dump(mode="json"), "figure": protocol.figure, "figures": dict(results.figures),
-        "tables": [asdict(table) for table in results.tables],
-    }  # fmt: skip
-    if done is not None:
-        value["questions"] = {"asked": done.questions, "answered": done.settled, "ungraded": dict(done.reasons)}
-        value |= {"calls": done.calls, "cached": done.cached}
-    return value
+    value = TaskResults.of(protocol.name, protocol, results, done)
+    ungraded = [f"ungraded: {n}: {why}" for why, n in (done.reasons if done else {}).items()]
+    print_result(
+        value.model_dump(mode="json"),
+        as_json,
+        lambda: show_tables(results.tables),
+        notes=[*value.notes, *ungraded],
+    )
 
 
 def show_tables(tables: "Sequence[Table]") -> None:
     """Print tables, each interval drawn as well."""
     from medlive.charts import Interval, interval_lines
+    from medlive.evaluation.protocols.model import format_cell
 
     for table in tables:
-        rows = [[_cell(cell) for cell in row] for row in table.rows]
+        rows = [[format_cell(cell) for cell in row] for row in table.rows]
         columns = list(table.columns)
         if drawn := [None if v is None else Interval(v, low, high) for _, v, low, high in table.estimates]:
             columns.append("95 % interval")
@@ -284,9 +276,3 @@ def show_tables(tables: "Sequence[Table]") -> None:
         print_table(columns, rows, title=table.title)
         if table.note:
             typer.echo(table.note + "\n")
-
-
-def _cell(cell: "Cell") -> str:
-    if isinstance(cell, float):
-        return f"{cell:.3f}" if abs(cell) < 10 else f"{cell:.1f}"
-    return "NA" if cell is None else str(cell)

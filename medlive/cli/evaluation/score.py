@@ -12,6 +12,7 @@ from medlive.cli.output import dimmed, new_file, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
+    from medlive.evaluation.protocols.portfolio import Portfolio
     from medlive.evaluation.scoring.graded import GradedRun
 
 ERRORS: Final = "errors by axis"
@@ -259,6 +260,9 @@ def report(
     *,
     how: Scoring,
     meta: Annotated[list[Path] | None, Option(metavar="FILE", help="A meta.json of medlive eval meta.")] = None,
+    protocols: Annotated[
+        Path | None, Option(metavar="PATH", help="What protocol all wrote [protocols/, if of these models].")
+    ] = None,
     case_pages: Annotated[bool, Option("--case-pages/--no-case-pages", help="A page for each case.")] = True,
     png: Annotated[bool, Option("--png", help="Figures as PNG beside the SVG; needs the extra report.")] = False,
     errata: SignedErrata,
@@ -273,10 +277,26 @@ def report(
     table = scored(runs, how, errata)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
     metas = tuple(read_meta(path, judges) for path in meta or ())
-    registry = registry_of(how.models)
-    written = write_report(table, out, registry=registry, metas=metas, case_pages=case_pages, png=png)
+    registry, portfolio = registry_of(how.models), _portfolio(protocols, [m.label for m in table.models])
+    written = write_report(
+        table, out, registry=registry, metas=metas, portfolio=portfolio, case_pages=case_pages, png=png
+    )
     print(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
+
+
+def _portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
+    """The protocols' results: those named, or what lies in their usual folder and is of these models."""
+    from medlive.evaluation.protocols.portfolio import PORTFOLIO
+    from medlive.report.portfolio import PLACE, read_portfolio
+
+    if path is None and not (PLACE / PORTFOLIO).exists():
+        return None
+    found = read_portfolio(path or PLACE)
+    if path is None and not set(found.models) & set(models):
+        say(f"{PLACE} is about other models, so it is not in the report; --protocols names what is")
+        return None
+    return found
 
 
 @grouped

@@ -163,6 +163,8 @@ class QuestionsAsked(CallsMade):
 
     path: Path
     """The log."""
+    judge: str
+    """The model that was asked."""
     questions: int
     """That could be asked, those that build on earlier replies included."""
     settled: int
@@ -242,9 +244,9 @@ async def ask_questions(
     left = [question for question in questions.values() if not found.settled(question)]
     reasons = Counter(_why(found.find(question)) for question in left)
     return QuestionsAsked(
-        path=path, questions=len(questions), settled=len(questions) - len(left), calls=asker.calls, cached=cached,
-        reasons=dict(reasons.most_common()), notes=(*notes, *(cache.notes if cache else ())), stopped=stopped,
-        silence=asker.silence,
+        path=path, judge=who.model, questions=len(questions), settled=len(questions) - len(left),
+        calls=asker.calls, cached=cached, reasons=dict(reasons.most_common()),
+        notes=(*notes, *(cache.notes if cache else ())), stopped=stopped, silence=asker.silence,
     )  # fmt: skip
 
 

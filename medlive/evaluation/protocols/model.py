@@ -72,6 +72,13 @@ class Table:
         ]  # fmt: skip
 
 
+def format_cell(cell: Cell) -> str:
+    """A cell for people."""
+    if isinstance(cell, float):
+        return f"{cell:.3f}" if abs(cell) < 10 else f"{cell:.1f}"
+    return "NA" if cell is None else str(cell)
+
+
 @dataclass(frozen=True, slots=True)
 class Results:
     """What a protocol found."""

@@ -5,14 +5,81 @@ figures 2, 4 and 7; docs/method.md §5).
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Any, Final, Literal, Self
 
 import numpy as np
+from pydantic import BaseModel, ConfigDict
 
-from medlive.evaluation.protocols.model import Cell, Side, Table
+from medlive.evaluation.grading.questions import QuestionsAsked
+from medlive.evaluation.protocols.model import Cell, Protocol, Results, Side, Table
 from medlive.statistics.correlation import spearman
 
+PORTFOLIO: Final = "portfolio.json"
 Figures = Mapping[str, Mapping[str, float | None]]
 """Task → model → its figure, higher being better; None, or absent: NA."""
+
+
+class Questions(BaseModel):
+    """What became of a protocol's questions."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    judge: str
+    asked: int
+    answered: int
+    ungraded: dict[str, int]
+    """Why, and how many."""
+    calls: int
+    cached: int
+
+
+class TaskResults(BaseModel):
+    """What a protocol found on one set of cases."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    format: Literal["medlive-protocol"] = "medlive-protocol"
+    format_version: Literal[1] = 1
+    task: str
+    protocol: str
+    about: str
+    options: dict[str, Any]
+    figure: str
+    figures: dict[str, float | None]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+    questions: Questions | None
+    """None: it asks no judge."""
+
+    @classmethod
+    def of(cls, task: str, protocol: Protocol, results: Results, done: QuestionsAsked | None = None) -> Self:
+        """The results of a protocol, with what asking came to."""
+        asked = None if done is None else Questions(
+            judge=done.judge, asked=done.questions, answered=done.settled, ungraded=dict(done.reasons),
+            calls=done.calls, cached=done.cached,
+        )  # fmt: skip
+        return cls(
+            task=task, protocol=protocol.name, about=protocol.about, options=protocol.model_dump(mode="json"),
+            figure=protocol.figure, figures=dict(results.figures), tables=tuple(results.tables),
+            notes=(*results.notes, *(done.notes if done else ())), questions=asked,
+        )  # fmt: skip
+
+
+class Portfolio(BaseModel):
+    """`portfolio.json`: every task, and what they come to together."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True)
+
+    format: Literal["medlive-portfolio"] = "medlive-portfolio"
+    format_version: Literal[1] = 1
+    tasks: tuple[TaskResults, ...]
+    tables: tuple[Table, Table, Table, Table]
+    """Figures, ranks, Spearman's rho of tasks, gaps."""
+
+    @property
+    def models(self) -> list[str]:
+        """All models, in the order given."""
+        return [str(row[0]) for row in self.tables[0].rows]
 
 
 def ranks(figures: Mapping[str, float | None], models: Sequence[str]) -> list[float | None]:
@@ -26,7 +93,7 @@ def ranks(figures: Mapping[str, float | None], models: Sequence[str]) -> list[fl
     ]  # fmt: skip
 
 
-def portfolio(figures: Figures, sides: Mapping[str, Side | None]) -> list[Table]:
+def portfolio(figures: Figures, sides: Mapping[str, Side | None]) -> tuple[Table, Table, Table, Table]:
     """The tables: figures, ranks, Spearman's rho of tasks, and the gaps between sides."""
     models = list(dict.fromkeys(model for of in figures.values() for model in of))
     tasks = list(figures)
@@ -39,14 +106,14 @@ def portfolio(figures: Figures, sides: Mapping[str, Side | None]) -> list[Table]
         ranked.append([model, *mine, float(np.mean(whole)) if len(whole) == len(tasks) else None])
     ranked.sort(key=lambda row: (row[-1] is None, row[-1] or 0.0))
     note = "1 is best. NA: the model was not run there. The mean is of all tasks, and NA where one is."
-    return [
+    return (
         Table(
             "Figures by task", ["model", *tasks], values, "Each task's own figure; higher is better. NA: not run."
         ),
         Table("Ranks", ["model", *tasks, "mean"], ranked, note),
         _alike(figures, models),
         _gaps(figures, sides, models),
-    ]
+    )
 
 
 def _alike(figures: Figures, models: Sequence[str]) -> Table:

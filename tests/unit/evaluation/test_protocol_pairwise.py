@@ -182,6 +182,7 @@ async def test_one_model_cannot_be_compared(tmp_path: Path) -> None:
 async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     await material(tmp_path, 2)
     monkeypatch.setenv("OPENAI_API_KEY", "k")
+    monkeypatch.setenv("MEDLIVE_HOME", str(tmp_path / "home"))
     base = ["eval", "protocol", "run", "pairwise", str(tmp_path / "r0"), str(tmp_path / "r1")]
     async with bad_endpoint(choose=lambda _: sends(completion(prefers("equal")))) as endpoint:
         base += [
@@ -200,7 +201,10 @@ async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: p
     assert planned.exit_code == 0, planned.output
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
-    assert value["questions"] == {"asked": 12, "answered": 12, "ungraded": {}}
+    told = value["questions"]
+    assert told | {"calls": 0} == {
+        "judge": "model-as-served", "asked": 12, "answered": 12, "ungraded": {}, "calls": 0, "cached": 0
+    }  # fmt: skip
     assert value["tables"][0]["rows"][0][4] == 12
     wrong = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=knockout"])
     assert "schedule: Input should be" in str(wrong.exception)

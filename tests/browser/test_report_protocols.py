@@ -1,0 +1,125 @@
+"""The page of protocols as a reader meets it: wide and narrow, light and dark, NA where a model could not run."""
+
+import asyncio
+import json
+import random
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from medlive.cli.main import build
+from medlive.evaluation.grading.questions import Findings
+from medlive.evaluation.protocols.coverage import Coverage
+from medlive.evaluation.protocols.model import Protocol, Results, Side, Subject
+from medlive.evaluation.protocols.pairwise import CRITERIA, Pairwise
+from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
+from medlive.evaluation.protocols.runner import read_findings, run_protocol
+from medlive.evaluation.protocols.safety import ActiveSafety, PassiveSafety
+from medlive.evaluation.scoring.graded import load_graded
+from medlive.llm.engine import EngineIdentity, Request
+from medlive.report.portfolio import read_portfolio, write_portfolio
+from tests.browser.test_report_pages import LABELS
+from tests.support.runs import made_cases, made_run
+from tests.unit.evaluation.conftest import Judge
+
+axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe-core is not installed")
+
+NAMES = ["model-0 <script>window.pwned=1</script>", "A-Model-With-A-Name-Of-Usual-Length-1-2025-12-11", "m2", "m3"]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A portfolio's page by itself, and a report with it: made before the browser takes the thread's loop."""
+    root = tmp_path_factory.mktemp("protocols")
+    cases = made_cases(12, months=3)
+    runs = [made_run(cases, root / f"run{k}", name, 0.7 - 0.15 * k) for k, name in enumerate(NAMES)]
+    material = [Subject.of(load_graded(run)) for run in runs]
+    # What a model says must differ from what the next one does, or there is one question for all pairs.
+    differing = [
+        replace(run, answers={cid: replace(a, response=f"{a.response} {k}") for cid, a in run.answers.items()})
+        for k, run in enumerate(material)
+    ]
+    rng = random.Random(1)
+
+    def compared(_: Request) -> str:
+        better = rng.choice(["first", "second", "equal"])
+        return json.dumps({"reasoning": "Why."} | dict.fromkeys((*CRITERIA, "better"), better))
+
+    pairs = Pairwise(draws=50)
+    for name in ("judge-a", "judge-b"):
+        judge = Judge(compared, model=name)
+        done = asyncio.run(run_protocol(pairs, differing, root / "out", judge))
+    found, _ = read_findings(pairs, root / "out", judge.identity)
+    figures = {
+        PassiveSafety: dict(zip(NAMES, (0.9, 0.8, None, 0.9), strict=True)),
+        ActiveSafety: dict(zip(NAMES, (0.4, 0.7, 0.5, None), strict=True)),
+    }
+    nobody = Findings(EngineIdentity("", ""))
+    tasks: list[tuple[Protocol, Results, Any]] = [
+        (Coverage(draws=50), Coverage(draws=50).results(material, nobody), None),
+        (pairs, pairs.results(differing, found), done),
+        *((kind(), Results([], figure), None) for kind, figure in figures.items()),
+    ]
+    results = tuple(TaskResults.of(one.name, one, value, asked) for one, value, asked in tasks)
+    sides: dict[str, Side | None] = {one.name: one.side for one, *_ in tasks}
+    whole = Portfolio(tasks=results, tables=portfolio({task.task: task.figures for task in results}, sides))
+    alone = write_portfolio(whole, root / "out")
+    words = ["eval", "report", *map(str, runs), "--out", str(root / "report"), "--no-case-pages", "--draws", "50"]
+    words += ["--protocols", str(root / "out")]
+    made = CliRunner().invoke(build(words), words)
+    assert made.exit_code == 0, made.output
+    assert read_portfolio(root / "out").model_dump_json() == whole.model_dump_json()
+    return alone, root / "report" / "index.html"
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_the_page_is_read_by_everyone(site: tuple[Path, Path], browser: Any, width: int) -> None:
+    context = browser.new_context(viewport={"width": width, "height": 900})
+    page = context.new_page()
+    wrong: list[str] = []
+    page.on("console", lambda message: wrong.append(message.text))
+    page.goto(site[1].as_uri())
+    page.click("nav >> text=Protocols")
+    assert page.locator("h1").inner_text() == "Protocols: 4 models on 4 tasks"
+    # Of four models' ranks on four tasks two are missing, and two of their means.
+    drawn = page.locator("#figure-protocol-ranks svg:visible")
+    assert drawn.locator("text").all_text_contents().count("NA") == 4
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    shown = page.evaluate(LABELS)
+    assert [one["id"].removeprefix("figure-protocol-") for one in shown] == [
+        "ranks", "tasks", "gaps", "coverage-thresholded-coverage", "pairwise-ratings", "pairwise-ratings-by-judge",
+        "pairwise-how-alike-judges-rank-models",
+    ]  # fmt: skip
+    for one in shown:
+        assert one["outside"] == [], one["id"]
+        assert one["crossed"] == [], one["id"]
+        assert one["size"] > 8
+    assert "Judge: judge-b. Questions: " in page.locator("#pairwise").inner_text()
+    page.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate("window.pwned ?? null") is None
+    assert wrong == []
+    for scheme in ("light", "dark"):
+        page.emulate_media(color_scheme=scheme)
+        found = axe.Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
+        assert [(one["id"], one["nodes"][0]["html"][:120]) for one in found] == [], scheme
+    context.close()
+
+
+def test_the_page_stands_by_itself_and_its_figures_are_files(site: tuple[Path, Path], browser: Any) -> None:
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    page.goto(site[0].as_uri())
+    assert page.locator("section h2").all_inner_texts()[3:] == [
+        "coverage",
+        "pairwise",
+        "passive-safety",
+        "active-safety",
+    ]
+    for folder in (site[0].parent, site[1].parent):
+        for link in page.locator("figcaption a").evaluate_all("all => all.map((a) => a.getAttribute('href'))"):
+            assert (folder / link).read_text().startswith("<svg")
+    context.close()
