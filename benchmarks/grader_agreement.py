@@ -1,102 +1,50 @@
-"""People's ratings of two published sets against each other, against graders, and against metrics.
+"""Physicians' ratings of a published set against each other and against graders.
 
 Run `python benchmarks/grader_agreement.py [--draws 1000] [--no-write]`; it writes docs/grader-agreement.md.
 K-QA: three physicians on whether an answer entails a statement, which is a grader's task, beside the rules
-grader and recorded verdicts of language models; FRANK: people's factuality scores of summaries and the outputs
-of metrics. The files lie beside the repository, in shared/realdata/agreement, and are never copied. The figures
-have no target, but every correlation is computed a second time by scikit-learn and scipy in the way of FRANK's
-authors. Exit status 1 where the two differ, 3 where the files or those libraries are absent.
+grader and recorded verdicts of language models. The file lies beside the repository, in
+shared/realdata/agreement, and is never copied. The figures have no target. Exit status 3 where the file is absent.
 """
 
 import argparse
 import asyncio
 import csv
-import math
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.util import find_spec
 from itertools import combinations
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
-from medlive.errors import BadInput
-from medlive.evaluation.agreement.humans import factuality, frank_rows
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.agreement.reliability import MET, NOT_MET, Codes, PairAgreement, tables
 from medlive.evaluation.cases.benchmarks import Format
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.imports import import_run
-from medlive.evaluation.log import read_bytes
-from medlive.evaluation.tables import decode_text
 from medlive.llm.rules.engine import RulesEngine
 from medlive.statistics.agreement import ac1_of_tables, macro_f1_of_tables
 from medlive.statistics.bootstrap import Estimate, Floats, estimate
-from medlive.statistics.correlation import Correlation, Kind, correlate
+from medlive.statistics.correlation import Correlation
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 DATA: Final = ROOT.parent / "shared" / "realdata" / "agreement"
 OUT: Final = ROOT / "docs" / "grader-agreement.md"
 READERS: Final = ROOT / "benchmarks" / "data" / "kqa_readers.csv"
 """By row of K-QA's file, whether a reader called the statement met (1, 0)."""
-FILES: Final = (
-    "kqa_NLI_medical_annotator.csv",
-    "frank_human_annotations.json",
-    "frank_baseline_factuality_metrics_outputs.json",
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Metric:
-    """A metric's correlations with people; `given`: after each summariser's mean was taken from both sides."""
-
-    pearson: Correlation
-    spearman: Correlation
-    given_pearson: Correlation
-    given_spearman: Correlation
-
-
-@dataclass(frozen=True, slots=True)
-class FrankItem:
-    """Human and metric scores of one FRANK summary."""
-
-    article: str
-    model: str
-    factuality: float
-    """0 to 1."""
-    metrics: Mapping[str, float]
-    """By metric; absent where the file has no number."""
-
-
-def read_frank(humans: Path, metrics: Path) -> tuple[FrankItem, ...]:
-    """FRANK's `human_annotations.json` joined with `baseline_factuality_metrics_outputs.json` (Pagnoni et al.
-    2021), in the order of the first. Raises BadInput if an item is in one file only or occurs twice."""
-    people, scores = (frank_rows(decode_text(read_bytes(x), x.name)[0], x.name) for x in (humans, metrics))
-    if people.keys() != scores.keys():
-        raise BadInput(f"{len(people.keys() ^ scores.keys())} summaries are in one file only")
-    return tuple(
-        FrankItem(*key, factuality(row, humans.name), {
-            name: float(value)
-            for name, value in scores[key].items()
-            if name not in ("hash", "model_name", "dataset", "split")
-            and isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
-        })
-        for key, row in people.items()
-    )  # fmt: skip
+FILE: Final = "kqa_NLI_medical_annotator.csv"
 
 
 def kqa(folder: Path, draws: int) -> Meta:
     """K-QA's answers as a run, graded by the rules engine as any run is, against its physicians."""
-    file = folder / FILES[0]
+    file = folder / FILE
     with tempfile.TemporaryDirectory() as place:
         run = Path(place) / "kqa"
         import_run(file, file, run, model="four models", created_at=datetime.now(UTC), format_=Format.KQA)
         asyncio.run(grade_run(run, RulesEngine()))
-        return meta_run(run, human=folder / FILES[0], draws=draws)
+        return meta_run(run, human=folder / FILE, draws=draws)
 
 
 Pairs = Sequence[tuple[Codes, Codes]]
@@ -152,7 +100,7 @@ def judges_rows(
 
 def judges_text(folder: Path, draws: int) -> str:
     """The part on language models as judges."""
-    with (folder / FILES[0]).open(newline="", encoding="utf-8") as file:
+    with (folder / FILE).open(newline="", encoding="utf-8") as file:
         labelled = list(csv.DictReader(file))
     with READERS.open(newline="", encoding="utf-8") as file:
         read = list(csv.DictReader(file))
@@ -181,50 +129,6 @@ agree with physicians about as physicians do with one another, and no more.
 def codes(met: Iterable[bool]) -> Codes:
     """Codes of verdicts."""
     return np.array([MET if one else NOT_MET for one in met])
-
-
-def within(values: Floats, groups: Sequence[str]) -> Floats:
-    """Each value less its group's mean, NaN left alone: what a partial correlation given the group is made of."""
-    out = values.copy()
-    names = np.array(groups)
-    for group in set(groups):
-        out[names == group] -= np.nanmean(out[names == group])
-    return out
-
-
-def frank(items: Sequence[FrankItem], draws: int) -> dict[str, Metric]:
-    """Every metric's correlations; drawn are whole articles, since several summaries are of one."""
-    articles = {name: place for place, name in enumerate(dict.fromkeys(item.article for item in items))}
-    found = {}
-    for metric in sorted({name for item in items for name in item.metrics}):
-        held = [item for item in items if metric in item.metrics]
-        clusters = [articles[item.article] for item in held]
-        values = np.array([item.metrics[metric] for item in held])
-        people = np.array([item.factuality for item in held])
-        models = [item.model for item in held]
-        inside = within(values, models), within(people, models)
-        found[metric] = Metric(
-            *(
-                correlate(kind, *sides, clusters=clusters, draws=draws)
-                for sides in ((values, people), inside)
-                for kind in (Kind.PEARSON, Kind.SPEARMAN)
-            )
-        )
-    return found
-
-
-def again(items: Sequence[FrankItem], metric: str) -> tuple[float, ...]:
-    """The four correlations of a metric by other people's code: regression on the summariser as a category
-    (scikit-learn), correlation of the residuals (scipy), as `evaluate.py` of FRANK's authors does it."""
-    from scipy.stats import pearsonr, spearmanr
-    from sklearn.linear_model import LinearRegression
-    from sklearn.preprocessing import OneHotEncoder
-
-    held = [item for item in items if metric in item.metrics]
-    sides = [np.array([item.metrics[metric] for item in held]), np.array([item.factuality for item in held])]
-    groups = OneHotEncoder().fit_transform(np.array([[item.model] for item in held])).toarray()
-    residuals = [side - LinearRegression().fit(groups, side).predict(groups) for side in sides]
-    return tuple(float(f(*pair).statistic) for pair in (sides, residuals) for f in (pearsonr, spearmanr))
 
 
 def figure(e: Estimate | Correlation) -> str:
@@ -308,54 +212,7 @@ language model.
 """
 
 
-def frank_text(items: Sequence[FrankItem], found: Mapping[str, Metric]) -> str:
-    """The part on FRANK."""
-    columns = ["metric", "n", "Pearson", "Spearman", "Pearson, given", "Spearman, given"]
-    rows = [
-        [name, m.pearson.n, *(figure(c) for c in (m.pearson, m.spearman, m.given_pearson, m.given_spearman))]
-        for name, m in found.items()
-    ]
-    best = [
-        max(found, key=lambda name: getattr(found[name], kind).value or 0.0)
-        for kind in ("given_pearson", "given_spearman")
-    ]
-    return f"""## FRANK: metrics against people's factuality
-
-{len(items):,} summaries of {len({item.article for item in items})} articles by
-{len({item.model for item in items})} summarisers. People's score is `Factuality`: three annotators judged each
-sentence, and the score is the mean over a summary's sentences. The file holds that score and no single annotator's
-labels, so **how far the annotators agree with each other cannot be computed from it**, and is not stated here.
-
-"Given" is the partial correlation given the summariser, which the authors' `evaluate.py` takes for its measure:
-each summariser's mean is taken from both sides first, since metric and factuality differ between summarisers
-anyway. A metric without a number for a summary leaves it out (n). Intervals are over draws of whole articles. Each
-of the {4 * len(found)} correlations was computed again by scikit-learn and scipy in the authors' way and is the
-same to nine digits.
-
-{table(columns, rows)}
-
-Given the summariser, {best[0]} correlates best by Pearson and {best[1]} by Spearman. Of the data as they corrected
-them after the paper the authors name BertScore P Art by Pearson and FactCC by Spearman (README of their
-repository, 20 July 2021). The printed figures of the paper are not compared: the paper is not at hand, and its
-BertScore figures were corrected since.
-"""
-
-
-def _who(items: Sequence[FrankItem], found: Mapping[str, Metric]) -> str:
-    """Who is the model and who are the people in each set."""
-    summarisers = len({item.model for item in items})
-    return table(
-        ["set", "what is rated", "the people", "what is held against them"],
-        [
-            ["K-QA", "answers of four language models to patients' questions",
-             "three physicians, on each statement", "language models as readers, and medlive's rules grader"],
-            ["FRANK", f"summaries of news articles by {summarisers} summarisers",
-             "three annotators, their mean alone", f"{len(found)} published metrics"],
-        ],
-    )  # fmt: skip
-
-
-def page(meta: Meta, items: Sequence[FrankItem], found: Mapping[str, Metric], judges: str, draws: int) -> str:
+def page(meta: Meta, judges: str, draws: int) -> str:
     """The whole document."""
     return f"""# How far graders and people agree
 
@@ -366,11 +223,8 @@ The formulas are medlive's own and are checked against irrCAC (AC1 of two and mo
 generated input, ties, gaps, single categories and constant columns among it
 (`tests/unit/statistics/test_stats_agreement_oracles.py`).
 
-{_who(items, found)}
-
 {judges}
 {kqa_text(meta)}
-{frank_text(items, found)}
 ## What is not here
 
 A pinned model of a vendor as grader, a language model as direct judge, and physicians' ratings of medlive's own
@@ -379,27 +233,15 @@ cases: all need what no file here holds. `medlive eval meta` computes them when 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compute, write, and say what does not come out as published."""
+    """Compute and write."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--no-write", action="store_true", help="print the page instead of writing it")
     options = parser.parse_args(arguments)
-    absent = [name for name in FILES if not (DATA / name).is_file()]
-    if absent:
-        print(f"absent from shared/realdata/agreement: {', '.join(absent)}", file=sys.stderr)
+    if not (DATA / FILE).is_file():
+        print(f"absent from shared/realdata/agreement: {FILE}", file=sys.stderr)
         return 3
-    if find_spec("scipy") is None or find_spec("sklearn") is None:
-        print("scipy and scikit-learn are absent: install the extra dev", file=sys.stderr)
-        return 3
-    items = read_frank(DATA / FILES[1], DATA / FILES[2])
-    found = frank(items, options.draws)
-    for name, m in found.items():
-        ours = [c.value for c in (m.pearson, m.spearman, m.given_pearson, m.given_spearman)]
-        theirs = again(items, name)
-        if any(a is None or abs(a - b) > 1e-9 for a, b in zip(ours, theirs, strict=True)):
-            print(f"{name}: {ours} here, {theirs} by scikit-learn and scipy; nothing is written", file=sys.stderr)
-            return 1
-    text = page(kqa(DATA, options.draws), items, found, judges_text(DATA, options.draws), options.draws)
+    text = page(kqa(DATA, options.draws), judges_text(DATA, options.draws), options.draws)
     if options.no_write:
         print(text)
     else:

@@ -30,6 +30,7 @@ _EXACT: Final = 33
 """Up to this many items without ties Kendall's p is counted out; beyond, the normal law holds well."""
 
 _BLOCK: Final = 2_000_000
+_SWEEPS: Final = 1_000
 _FLAT: Final = 1e-12
 """A column that varies less has no correlation with anything."""
 
@@ -114,6 +115,25 @@ def pearson_p(r: float, n: int) -> float:
     if n < LEAST:
         return 1.0
     return incomplete_beta((n - 2) / 2, 0.5, (1 - r) * (1 + r))
+
+
+def residuals(columns: Floats, *groups: Sequence[str]) -> Floats:
+    """What is left of columns (n, k) when the means of every grouping of their n rows are taken out.
+
+    Takes out one grouping's means after the other until nothing changes, which is least squares on the groupings'
+    indicators, so a table with missing cells is read rightly. A column of which only rounding is left is 0.
+    """
+    left = columns
+    least = 1e-9 * np.maximum(1.0, np.abs(columns).max(axis=0, initial=0.0))
+    places = [np.unique(np.asarray(group), return_inverse=True)[1] for group in groups]
+    for _ in range(_SWEEPS):
+        before = left
+        for place in places:
+            sums = np.stack([np.bincount(place, weights=column) for column in left.T], axis=1)
+            left = left - (sums / np.bincount(place)[:, None])[place]
+        if (np.abs(left - before) <= least * 1e-3).all():
+            break
+    return np.where(np.abs(left).max(axis=0, initial=0.0) <= least, 0.0, left)
 
 
 def pearson(first: Floats, second: Floats) -> float | None:

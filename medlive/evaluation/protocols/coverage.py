@@ -28,12 +28,11 @@ from medlive.evaluation.protocols.model import (
 )
 from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
 from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
-from medlive.statistics.correlation import pearson, spearman
+from medlive.statistics.correlation import pearson, residuals, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
 """Multiples of the threshold at which the ranking is looked at again: the paper's 7, 8, 12 and 15 for 10."""
 _TOPS: Final = (3, 5)
-_SWEEPS: Final = 1_000
 
 
 def cacs(k: int, n: int, t: int) -> float:
@@ -272,22 +271,6 @@ def _length(scored: Mapping[str, Mapping[str, Hits]], t: Callable[[Hits], int]) 
 
 
 def partial(first: Floats, second: Floats, *groups: Sequence[str]) -> float | None:
-    """Pearson's r of what is left of both when the means of every grouping are taken out; None where nothing is.
-
-    Takes out one grouping's means after the other until nothing changes, which is least squares on the groupings'
-    indicators, so a table with missing cells is read rightly.
-    """
-    both = np.column_stack([first, second])
-    if not len(both):
-        return None
-    least = 1e-9 * np.maximum(1.0, np.abs(both).max(axis=0))
-    places = [np.unique(np.asarray(group), return_inverse=True)[1] for group in groups]
-    for _ in range(_SWEEPS):
-        before = both
-        for place in places:
-            sums = np.stack([np.bincount(place, weights=column) for column in both.T], axis=1)
-            both = both - (sums / np.bincount(place)[:, None])[place]
-        if (np.abs(both - before) <= least * 1e-3).all():
-            break
-    # What is left of nothing is rounding.
-    return None if (np.abs(both).max(axis=0) <= least).any() else pearson(both[:, 0], both[:, 1])
+    """Pearson's r of what is left of both without the means of every grouping; None where nothing is."""
+    left = residuals(np.column_stack([first, second]), *groups)
+    return pearson(left[:, 0], left[:, 1])
