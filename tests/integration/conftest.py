@@ -16,6 +16,7 @@ from medlive.db.migrate import upgrade
 from medlive.db.roles import WEB, WORKER, grant
 from medlive.db.session import Database
 from medlive.web.accounts import passwords
+from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
 
 _NUMBERS = count(1)
 HASHER = passwords._HASHER

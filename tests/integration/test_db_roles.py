@@ -1,7 +1,5 @@
 """The least-privilege roles, tried by real logins: what each may, and that neither alters what is frozen."""
 
-from pathlib import Path
-
 import psycopg
 import pytest
 from pydantic import SecretStr
@@ -14,11 +12,6 @@ from medlive.errors import DatabaseForbidden
 from medlive.service.database import open_database
 from medlive.service.release.freeze import freeze
 from tests.support.release import fill
-
-
-@pytest.fixture
-def settings(tmp_path: Path, database_url: str) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
 
 
 def refused(url: str, *statements: str) -> list[str]:

@@ -50,11 +50,6 @@ REVISE_CRITERIA = """
 
 
 @pytest.fixture
-def settings(tmp_path: Path, database_url: str) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
-
-
-@pytest.fixture
 def admin(database_url: str) -> Iterator[psycopg.Connection[Any]]:
     with psycopg.connect(database_url.replace("+psycopg", ""), autocommit=True) as connection:
         yield connection

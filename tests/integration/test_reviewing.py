@@ -1,8 +1,6 @@
-"""What people decide: held cases approved, rejected, edited, or rewritten; rejected threads overruled; frozen."""
+"""What people decide about held cases: approved, rejected, edited or rewritten; frozen."""
 
 import asyncio
-import csv
-import io
 import json
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,15 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pydantic import SecretStr
 from sqlalchemy import text
 
 from medlive.config import Settings
-from medlive.curation.chain import CurationSettings
-from medlive.curation.model import Outcome, Reason
+from medlive.curation.model import Outcome
 from medlive.db.curation.cases import latest_case, lock_case, set_status
-from medlive.db.curation.funnel import funnel
-from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.curation.reviews import list_held, reviews_of
 from medlive.db.session import Database
 from medlive.db.tables.release import CaseStatus, ReviewAction
@@ -27,11 +21,7 @@ from medlive.db.threads import threads
 from medlive.digest import digest_text
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 from medlive.evaluation.protocols.pairs import read_pairs
-from medlive.llm.budget import Budget
-from medlive.llm.engine import EngineIdentity
-from medlive.llm.limiter import Limiters
-from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import curate_queued, curate_revision, queue_again, rescan_cases
+from medlive.service.curation.curate import curate_revision, rescan_cases
 from medlive.service.curation.review import (
     CaseEdit,
     CriterionEdit,
@@ -39,93 +29,15 @@ from medlive.service.curation.review import (
     drop_element,
     edit_case,
     load_edit,
-    overrule_rejection,
 )
-from medlive.service.jobs import open_app
-from medlive.service.wiring import CURATION_ROLES, Pipeline
-from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
 from tests.support.instance import Instance
-from tests.support.scripted import KIND, THREAD, Scripted, changed, judged
-
-HARMFUL = {
-    "asked": True, "clinical": True, "enough": True, "answered": True, "danger": "", "understandable": True,
-    "reason": "a2", "wrong": [{"id": "a2", "kind": "harmful", "reason": "not with this patient"}],
-}  # fmt: skip
-
-
-def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """N and A of whatever elements there are."""
-    advice = " ".join(e["statement"] for e in inputs["advice"])
-    return {"narrative": "Aged 34 years, with a dry cough for 3 weeks.", "advice": advice}
-
-
-def read(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Objects to a2, where it is there."""
-    wrong = HARMFUL["wrong"] if any(e["id"] == "a2" for e in inputs["advice"]) else []
-    return {**HARMFUL, "wrong": wrong}
-
-
-def rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """About the elements that there are."""
-    ids = {e["id"] for e in inputs["advice"]}
-    facts = [f for f in RUBRIC["facts"] if f["advice_id"] in ids]
-    criteria = [c for c in RUBRIC["criteria"] if c["fact_id"] in {f["id"] for f in facts}]
-    return {**RUBRIC, "facts": facts, "criteria": criteria}
-
-
-class Named(Scripted):
-    """Another model by its name: what one answered is not replayed for the other."""
-
-    def __init__(self, name: str, script: dict[str, Any]) -> None:
-        super().__init__(script)
-        self.name = name
-
-    @property
-    def identity(self) -> EngineIdentity:
-        return EngineIdentity("openai", self.name, pinned=False)
-
-
-def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
-    script = changed(
-        controller__write=written, reader__case=read, rubric__write=rubric,
-        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []},
-        rubric__classify=KIND, validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
-    )  # fmt: skip
-    script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
-    respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
-    return Pipeline(
-        database,
-        b"key",
-        2,
-        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, digest_text(name),
-        Budget(), Limiters(),
-    )  # fmt: skip
-
-
-@pytest.fixture
-def settings(database_url: str, tmp_path: Path) -> Settings:
-    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
-
-
-@pytest.fixture
-async def held(database: Database, settings: Settings) -> str:
-    """A case that the second reading holds for its second advice."""
-    async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
-    curated = await curate_revision(pipeline(database), saved[0].revision_pk)
-    assert curated.outcome is Outcome.HELD
-    async with database.begin() as session:
-        [waiting] = await list_held(session)
-    assert (waiting.reasons, waiting.query) == (
-        (Reason.ADVICE_HARMFUL,),
-        "What could cause a dry cough for 3 weeks?",
-    )
-    return waiting.case_id
-
-
-async def status_of(database: Database, case_id: str) -> str:
-    async with database.begin() as session:
-        return str(await session.scalar(text("SELECT status FROM cases WHERE id = :i"), {"i": case_id}))
+from tests.support.reviewing import (
+    HARMFUL,
+    drain,
+    pipeline,
+    status_of,
+)
+from tests.support.scripted import THREAD
 
 
 async def test_an_approved_case_is_ready_and_may_not_be_decided_again(database: Database, held: str) -> None:
@@ -391,164 +303,3 @@ async def test_a_review_and_a_decision_about_one_case_take_turns(database: Datab
     async with database.begin() as session:
         standing = await session.execute(text("SELECT status, outcome FROM thread_standings"))
     assert standing.all() == [("held", "held")]
-
-
-def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
-    """A pipeline whose validator finds evidence against every claim, twice."""
-    evidence = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
-    veto = lambda inputs: {  # noqa: E731
-        "verdicts": [
-            {"id": c["id"], "goes_against": True, "evidence": evidence, "reason": "says else"}
-            for c in inputs["claims"]
-        ]
-    }
-    against = judged("contradicted", "lisinopril often cause a dry cough")
-    return pipeline(
-        database, name, validator__alignment=against, validator__veto=veto,
-        reader__case={**HARMFUL, "wrong": []}, **tasks,
-    )  # fmt: skip
-
-
-@pytest.fixture
-async def rejected(database: Database) -> int:
-    """The revision of a thread that the validator rejected for contradiction."""
-    async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
-    curated = await curate_revision(contradicting(database), saved[0].revision_pk)
-    assert (curated.outcome, curated.reason) == (Outcome.REJECTED, Reason.CONTRADICTED)
-    return saved[0].revision_pk
-
-
-async def drain(pipeline: Pipeline) -> dict[str, int]:
-    """What the queued jobs and those that a run queues by itself come to."""
-    async with open_app(pipeline.database).open_async() as app:
-        await queue_again(app, pipeline, digest_text("chain"), max_attempts=1)
-        return dict((await curate_queued(app, pipeline)).outcomes)
-
-
-async def test_an_overruled_thread_goes_on_and_is_in_the_next_snapshot(
-    database: Database, database_url: str, tmp_path: Path, rejected: int
-) -> None:
-    instance = Instance(tmp_path, database_url)
-    command = ("review", "overrule", "test/1", "--reason", "The passage is of 1990.", "--by", "Bo")
-    told = await asyncio.to_thread(lambda: instance.here(*command))
-    assert "contradicted" in told.out
-    assert "overruled already" in (await asyncio.to_thread(lambda: instance.here(*command, status=1))).err
-    assert await drain(contradicting(database)) == {"kept": 1}
-
-    def work() -> None:
-        shown = instance.here("thread", "show", "test/1", "--json").json
-        assert shown["curation"]["overruled"] == ["contradicted"]
-        assert {c["verdict"] for c in shown["curation"]["claims"]} == {"contradicted"}
-        assert [o["reason"] for o in shown["overruled"]] == ["The passage is of 1990."]
-        assert instance.here("snapshot", "freeze", "--week", "2026.W03", "--json").json["cases"] == 1
-        assert "kept, not rejected" in instance.here(*command, status=1).err
-
-    await asyncio.to_thread(work)
-    assert await drain(contradicting(database)) == {}
-    with pytest.raises(Exception, match="refused"):
-        async with database.begin() as session:
-            await session.execute(text("DELETE FROM overrules"))
-
-
-async def test_an_overruled_thread_whose_curation_failed_is_tried_again(database: Database, rejected: int) -> None:
-    await overrule_rejection(database, "test", "1", "Old passage.")
-    assert await drain(contradicting(database, controller__write="rubbish")) == {"failed": 1}
-    assert await drain(contradicting(database)) == {"kept": 1}
-
-
-async def test_overruling_one_reason_leaves_the_others(database: Database, rejected: int) -> None:
-    """A thread without an answer cannot be made into a case by anybody's word."""
-    with pytest.raises(UsageError, match="unknown thread"):
-        await overrule_rejection(database, "test", "2", "x")
-    await overrule_rejection(database, "test", "1", "Old passage.")
-    silent = changed(screener__extract={"narrative": [], "query": None, "advice": []})["screener.extract"]
-    assert await drain(contradicting(database, "m-2", screener__extract=silent)) == {"rejected": 1}
-    with pytest.raises(CheckFailed, match="lacks what a case is made of"):
-        await overrule_rejection(database, "test", "1", "x")
-
-
-async def test_a_verdict_of_the_filters_is_overruled(database: Database) -> None:
-    async with database.begin() as session:
-        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
-        values = {"r": saved[0].revision_pk, "c": digest_text("chain")}
-        await session.execute(
-            text(
-                "INSERT INTO filter_results (revision_id, chain_digest, passed, rejected_by, reason)"
-                " VALUES (:r, :c, false, 'codebook', 'no_codebook_term')"
-            ),
-            values,
-        )
-    done = await overrule_rejection(database, "test", "1", "A cough is clinical.")
-    assert (done.curation_id, done.overruled) == (None, "no_codebook_term")
-    async with database.begin() as session:
-        [row] = await funnel(session)
-    assert (row.stage, row.outcome) == ("screener", "pending")
-    assert await drain(pipeline(database, reader__case={**HARMFUL, "wrong": []})) == {"kept": 1}
-
-
-async def test_the_lists_say_what_was_rejected_for_contradiction_and_on_what_evidence(
-    database: Database, database_url: str, tmp_path: Path, rejected: int
-) -> None:
-    instance = Instance(tmp_path, database_url)
-    asked = ("thread", "list", "--stage", "validator", "--reason", "contradicted", "--week", "this")
-
-    def work() -> None:
-        [row] = instance.here(*asked, "--json").json["rows"]
-        assert (row["source"], row["thread_id"], row["outcome"]) == ("test", "1", "rejected")
-        words = "demo:1:0: lisinopril often cause a dry cough"
-        assert row["evidence"] == [f"a1: {words}", f"a2: {words}"]
-        assert "demo:1:0: lisinopril" in instance.here(*asked).out
-        for other in (("--week", "last"), ("--source", "else"), ("--text", "headache"), ("--status", "ready")):
-            assert instance.here("thread", "list", *other, "--json").json["rows"] == []
-        assert instance.here("thread", "list", "--text", "dry cough", "--json").json["rows"] == [row]
-        assert instance.here("case", "list", "--json").json["rows"] == []
-        lines = list(csv.DictReader(io.StringIO(instance.here(*asked, "--csv").out)))
-        assert [line["reason"] for line in lines] == ["contradicted"]
-        counts = instance.here(*asked, "--counts", "--json").json
-        assert (counts["total"], counts["facets"]["outcome"]) == (1, {"rejected": 1})
-        assert "an ISO week" in instance.here("thread", "list", "--week", "2026.W60", status=2).err
-
-    await asyncio.to_thread(work)
-
-
-async def test_a_request_is_shown_as_it_was_sent_and_the_week_says_what_it_cost(
-    database: Database, database_url: str, tmp_path: Path, rejected: int
-) -> None:
-    instance = Instance(tmp_path, database_url)
-    async with database.begin() as session:
-        same = (
-            "task, prompt_digest, engine, model, parameters, inputs, schema_digest, text, finish, reply_model,"
-            " input_tokens, cached_tokens, output_tokens, latency_ms"
-        )
-        await session.execute(  # One that no decision used and nobody knows the price of
-            text(
-                f"INSERT INTO replies (request_digest, {same}) SELECT :d, {same} FROM replies"
-                " WHERE task = 'validator.alignment'"
-            ),
-            {"d": digest_text("lost")},
-        )
-        found = await session.execute(
-            text("SELECT request_digest, prompt_digest FROM replies WHERE task = 'validator.query'")
-        )
-        request, prompt = found.one()
-
-    def work() -> None:
-        shown = instance.here("prompt", "show", request, "--json").json
-        assert [m["role"] for m in shown["messages"]] == ["system", "user"]
-        assert "What could cause a dry cough for 3 weeks?" in shown["messages"][1]["content"]
-        assert json.loads(shown["reply"]["text"])["category"] == "diagnosis"
-        template = instance.here("prompt", "show", "validator.query", "--json").json
-        assert template["digest"] == prompt
-        assert shown["messages"][0]["content"] == template["text"]
-        assert instance.here("prompt", "show", prompt[7:30], "--json").json == template
-        assert "names no task" in instance.here("prompt", "show", "sha256:", status=2).err
-        spent = {(s["by"], s["name"]): s for s in instance.here("cost", "--week", "this", "--json").json["spent"]}
-        assert spent["source", "test"]["replies"] == spent["all", ""]["replies"] - 1
-        assert (spent["source", ""]["replies"], spent["source", ""]["cost_usd"]) == (1, None)
-        assert (spent["all", ""]["cost_usd"], spent["all", ""]["unpriced"]) == (None, 1)
-        assert spent["source", "test"]["cost_usd"] == 0.0
-        assert spent["task", "validator.query"]["replies"] == 1
-        assert [s["replies"] for s in instance.here("cost", "--week", "last", "--json").json["spent"]] == [0]
-
-    await asyncio.to_thread(work)

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures of another file
 """Acts by HTTP: each needs a reason, changes what it should, and stands in the log; a takedown erases reasons."""
 
 from collections.abc import AsyncIterator
@@ -16,7 +15,7 @@ from medlive.db.curation.cases import latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.session import Database
 from medlive.web.site import Site
-from tests.integration.test_reviewing import held, rejected, settings, status_of  # noqa: F401 - fixtures
+from tests.support.reviewing import status_of
 from tests.support.web import Browser, add_account, hidden_fields, served, session_of
 
 

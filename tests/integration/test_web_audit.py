@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures of another file
 """The audit room by HTTP: lists, exports and pages of threads agree with the rows themselves."""
 
 import asyncio
@@ -22,7 +21,6 @@ from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Stratum, StudyKind
 from medlive.db.threads import threads
 from medlive.web.site import Site
-from tests.integration.test_reviewing import held, pipeline, rejected, rubric, settings  # noqa: F401 - fixtures
 from tests.support.bundles import graded
 from tests.support.releases import case, release
 from tests.support.scripted import PATIENT, THREAD

@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures of another file
 """The audit room as its readers meet it: in Chromium, wide and narrow, light and dark, without script too."""
 
 import shutil
@@ -14,7 +13,6 @@ from medlive.db.session import Database
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
-from tests.integration.test_reviewing import held, rejected, settings  # noqa: F401 - fixtures
 from tests.support.web import PASSWORD, add_account
 
 async_api = pytest.importorskip("playwright.async_api", reason="playwright is not installed: no browser is driven")

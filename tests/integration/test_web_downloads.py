@@ -34,7 +34,7 @@ from medlive.snapshot.errata import WithdrawalKind
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
-from tests.integration.test_db_stores import make_case
+from tests.support.decisions import make_case
 from tests.support.releases import case, release
 from tests.support.runs import made_cases, made_run
 from tests.support.snapshots import Line, build_line

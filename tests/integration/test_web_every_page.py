@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures of another file
 """Every page that there is: hostile texts stay texts, and axe-core finds nothing serious, light and dark.
 
 A route that is added needs a line in `house`, or in `NOT_PAGES`.
@@ -36,11 +35,11 @@ from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errat
 from medlive.web.app import ROOMS, build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
-from tests.integration.test_reviewing import pipeline, rubric, settings  # noqa: F401 - a fixture
 from tests.integration.test_web_access import routes
 from tests.integration.test_web_downloads import register
 from tests.support.hostile import TEXTS
 from tests.support.releases import case, criterion, release
+from tests.support.reviewing import pipeline, rubric
 from tests.support.scripted import PATIENT, THREAD
 from tests.support.web import Browser, add_account, session_of
 

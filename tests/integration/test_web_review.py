@@ -1,4 +1,3 @@
-# ruff: noqa: F811 - fixtures of another file
 """The review desk: drawing, blindness, agreement against sums by hand, and the whole way in Chromium."""
 
 import asyncio
@@ -29,9 +28,9 @@ from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
-from tests.integration.test_reviewing import held, settings, status_of  # noqa: F401 - fixtures
 from tests.support.instance import Instance
 from tests.support.release import fill
+from tests.support.reviewing import status_of
 from tests.support.runs import made_run
 from tests.support.web import PASSWORD, add_account, served, session_of
 

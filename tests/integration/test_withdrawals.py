@@ -27,7 +27,7 @@ from medlive.service.harvest.takedown import take_down
 from medlive.service.paths import snapshots_path
 from medlive.service.release.withdraw import check_public_reason, reinstate, withdraw, write_errata
 from medlive.snapshot.errata import WithdrawalKind, load_errata
-from tests.integration.test_db_stores import KEPT, KEY, START, make_case
+from tests.support.decisions import KEPT, KEY, START, make_case
 from tests.support.instance import Instance
 
 ERRATUM, PRIVACY = WithdrawalKind.ERRATUM, WithdrawalKind.PRIVACY

@@ -144,12 +144,10 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("another weight", CRITERIA, _to(0, points=9), {12, 13}),
     ("weight nought", CRITERIA, _to(0, points=0), {9}),
     ("weight eleven", CRITERIA, _to(0, points=11), {9}),
-    ("weight minus eleven", CRITERIA, _to(1, points=-11), {9}),
     ("a weight beyond 64 bits", CRITERIA, _to(1, points=2**70), {9}),
     ("a weight as text", CRITERIA, _to(0, points="5"), {7}),
     ("a weight as truth", CRITERIA, _to(0, points=True), {7}),
     ("a weight with a fraction", CRITERIA, _to(0, points=5.0), {7}),
-    ("a weight that is none", CRITERIA, _to(0, points=None), {7}),
     ("no positive weight", CRITERIA, lambda r: [x.update(points=-1) for x in r], {10}),
     ("an unknown axis", CRITERIA, _to(0, axis="Charm"), {9, 11}),
     ("an axis with a newline", CRITERIA, _to(0, axis="Safety\n"), {9, 11}),
@@ -159,7 +157,6 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("a lost criterion", CRITERIA, lambda r: r.pop(), {11, 12}),
     ("a lost first criterion", CRITERIA, lambda r: r.pop(0), {9, 11, 12}),
     ("a case without criteria", CRITERIA, lambda r: r.__delitem__(slice(0, 3)), {10, 11}),
-    ("criteria in another order", CRITERIA, lambda r: r.reverse(), {7}),
     ("two criteria changed places", CRITERIA, lambda r: r.insert(0, r.pop(1)), {7}),
     ("positions changed", CRITERIA, lambda r: (r[0].update(position=2), r[1].update(position=1)), {7}),
     ("a position left out", CRITERIA, _to(2, position=4), {9}),
@@ -171,7 +168,6 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("another canary in a criterion", CRITERIA, _to(0, canary="0"), {17}),
     ("a case twice", CASES, lambda r: r.insert(1, dict(r[0])), {7, 8}),
     ("a lost case", CASES, lambda r: r.pop(), {8, 11}),
-    ("another order", CASES, lambda r: r.reverse(), {7}),
     ("two cases changed places", CASES, lambda r: r.insert(0, r.pop(1)), {7}),
     ("another id", CASES, lambda r: r[0].update(case_id=r[0]["case_id"] + "0"), {8}),
     ("an id with a slash", CASES, _to(0, case_id="../x"), {9}),
@@ -201,7 +197,6 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("a handle", CASES, _to(0, advice="Thanks @someone_99"), {18}),
     ("a control character", CASES, _to(0, advice="Rest\x00"), {18}),
     ("a deleted character", CASES, _to(0, advice="Rest\x7f"), {18}),
-    ("a bell", CASES, _to(0, advice="Rest\x07"), {18}),
     ("a joiner", CASES, _to(0, advice="Re\u200bst"), {18}),
     ("a letter of another script", CASES, _to(0, advice="R\u0435st"), {18}),
     ("a tag", CASES, _to(0, advice="Rest\U000e0041"), {18}),
@@ -226,9 +221,7 @@ SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
     ("a raw surrogate", CASES, "Rest", "Rest\ud800", {7}),
     ("a raw tab", CASES, "Rest", "Rest\t", {7}),
     ("not a number", CRITERIA, '"points":5', '"points":NaN', {7}),
-    ("infinity", CRITERIA, '"points":5', '"points":-Infinity', {7}),
     ("a leading zero", CRITERIA, '"points":5', '"points":05', {7}),
-    ("a plus", CRITERIA, '"points":5', '"points":+5', {7}),
     ("an exponent", CRITERIA, '"points":5', '"points":5e0', {7}),
     ("minus nought", CRITERIA, '"points":5', '"points":-0', {7}),
     ("an endless number", CRITERIA, '"points":5', '"points":' + "9" * 5_000, {7}),
@@ -304,12 +297,10 @@ def _files(manifest: Row) -> Row:
 
 MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("a way up", lambda m: _files(m).update({"../outside/secret": dict(_files(m)["LICENSE"])}), {6}),
-    ("only a way up", lambda m: m.update(files={"../x": dict(_files(m)["LICENSE"])}), {6}),
     ("an absolute path", lambda m: _files(m).update({"/etc/hostname": dict(_files(m)["LICENSE"])}), {6}),
     ("a file less", lambda m: _files(m).pop("LICENSE"), {6}),
     ("itself", lambda m: _files(m).update({MANIFEST: dict(_files(m)["LICENSE"])}), {6}),
     ("another size", lambda m: _files(m)["LICENSE"].update(size=1), {6}),
-    ("a negative size", lambda m: _files(m)["LICENSE"].update(size=-1), {5}),
     ("a huge size", lambda m: _files(m)["LICENSE"].update(size=10**30), {6}),
     ("another digest", lambda m: _files(m)["LICENSE"].update(sha256="0" * 64), {6}),
     ("a digest that is none", lambda m: _files(m)["LICENSE"].update(sha256="z"), {5}),
@@ -341,7 +332,6 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("publishable with reasons", lambda m: m.update(why_not=["x"]), {5}),
     ("not publishable without reasons", lambda m: m.update(publishable=False), {5}),
     ("no parent", lambda m: m.update(parent=None, parent_digest=None), {19}),
-    ("no lineage", lambda m: m.update(lineage=[]), {19}),
     ("no lineage and no parent", lambda m: m.update(lineage=[], parent=None, parent_digest=None), {14, 15}),
     ("another parent's digest", lambda m: m.update(parent_digest="sha256:" + "0" * 64), {19}),
     ("a lineage turned round", lambda m: m["lineage"].reverse(), {19}),
@@ -354,13 +344,8 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
 )  # fmt: skip
 
 
-def _pretty(folder: Path, edit: Callable[[bytes], bytes]) -> None:
-    (folder / MANIFEST).write_bytes(edit((folder / MANIFEST).read_bytes()))
-
-
 RAW_MANIFESTS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
     ("deep brackets", lambda data: b"[" * 100_000),
-    ("deep braces", lambda data: b'{"a":' * 100_000),
     ("not a number", lambda data: data.replace(b'"cases": ', b'"cases": NaN, "x": ', 1)),
     ("a key twice", lambda data: data.replace(b"{", b'{\n  "format": "medlive-snapshot",', 1)),
     ("an endless number", lambda data: data.replace(b'"cases": ', b'"cases": ' + b"9" * 10_000, 1)),
@@ -509,7 +494,7 @@ def _resealed(key: SecretKey, alter: Callable[[Row], object]) -> Spoil:
 def _raw(key: SecretKey, rewrite: Callable[[bytes], bytes]) -> Spoil:
     def spoil(folder: Path, rng: random.Random) -> None:
         seal(folder, key)
-        _pretty(folder, rewrite)
+        (folder / MANIFEST).write_bytes(rewrite((folder / MANIFEST).read_bytes()))
         seal_sums(folder, key)
 
     return spoil

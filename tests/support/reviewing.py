@@ -1,0 +1,142 @@
+"""A thread that is held, and one that is rejected, by scripted engines."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from medlive.config import Settings
+from medlive.curation.chain import CurationSettings
+from medlive.curation.model import Outcome, Reason
+from medlive.db.curation.replies import PostgresReplyStore
+from medlive.db.curation.reviews import list_held
+from medlive.db.session import Database
+from medlive.db.threads import threads
+from medlive.digest import digest_text
+from medlive.llm.budget import Budget
+from medlive.llm.engine import EngineIdentity
+from medlive.llm.limiter import Limiters
+from medlive.llm.replay import ReplayEngine
+from medlive.service.curation.curate import curate_queued, curate_revision, queue_again
+from medlive.service.jobs import open_app
+from medlive.service.wiring import CURATION_ROLES, Pipeline
+from tests.integration.test_curating_twice import PIPELINE, RUBRIC, Indexed
+from tests.support.scripted import KIND, THREAD, Scripted, changed, judged
+
+HARMFUL = {
+    "asked": True, "clinical": True, "enough": True, "answered": True, "danger": "", "understandable": True,
+    "reason": "a2", "wrong": [{"id": "a2", "kind": "harmful", "reason": "not with this patient"}],
+}  # fmt: skip
+
+
+def written(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """N and A of whatever elements there are."""
+    advice = " ".join(e["statement"] for e in inputs["advice"])
+    return {"narrative": "Aged 34 years, with a dry cough for 3 weeks.", "advice": advice}
+
+
+def read(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Objects to a2, where it is there."""
+    wrong = HARMFUL["wrong"] if any(e["id"] == "a2" for e in inputs["advice"]) else []
+    return {**HARMFUL, "wrong": wrong}
+
+
+def rubric(inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """About the elements that there are."""
+    ids = {e["id"] for e in inputs["advice"]}
+    facts = [f for f in RUBRIC["facts"] if f["advice_id"] in ids]
+    criteria = [c for c in RUBRIC["criteria"] if c["fact_id"] in {f["id"] for f in facts}]
+    return {**RUBRIC, "facts": facts, "criteria": criteria}
+
+
+class Named(Scripted):
+    """Another model by its name: what one answered is not replayed for the other."""
+
+    def __init__(self, name: str, script: dict[str, Any]) -> None:
+        super().__init__(script)
+        self.name = name
+
+    @property
+    def identity(self) -> EngineIdentity:
+        return EngineIdentity("openai", self.name, pinned=False)
+
+
+def pipeline(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
+    script = changed(
+        controller__write=written, reader__case=read, rubric__write=rubric,
+        reader__rubric={"problems": [], "life_critical": []}, reader__identifiers={"found": []},
+        rubric__classify=KIND, validator__alignment=judged("supported", "lisinopril often cause a dry cough"),
+    )  # fmt: skip
+    script |= {task.replace("__", "."): reply for task, reply in tasks.items()}
+    respondent = ReplayEngine(Named(name, script), PostgresReplyStore(database))
+    return Pipeline(
+        database,
+        b"key",
+        2,
+        dict.fromkeys(CURATION_ROLES, respondent), Indexed(), CurationSettings(), PIPELINE, digest_text(name),
+        Budget(), Limiters(),
+    )  # fmt: skip
+
+
+@pytest.fixture
+def settings(database_url: str, tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+
+
+@pytest.fixture
+async def held(database: Database, settings: Settings) -> str:
+    """A case that the second reading holds for its second advice."""
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+    curated = await curate_revision(pipeline(database), saved[0].revision_pk)
+    assert curated.outcome is Outcome.HELD
+    async with database.begin() as session:
+        [waiting] = await list_held(session)
+    assert (waiting.reasons, waiting.query) == (
+        (Reason.ADVICE_HARMFUL,),
+        "What could cause a dry cough for 3 weeks?",
+    )
+    return waiting.case_id
+
+
+async def status_of(database: Database, case_id: str) -> str:
+    async with database.begin() as session:
+        return str(await session.scalar(text("SELECT status FROM cases WHERE id = :i"), {"i": case_id}))
+
+
+def contradicting(database: Database, name: str = "m-1", **tasks: Any) -> Pipeline:
+    """A pipeline whose validator finds evidence against every claim, twice."""
+    evidence = [{"passage_id": "p1", "quotes": ["lisinopril often cause a dry cough"]}]
+    veto = lambda inputs: {  # noqa: E731
+        "verdicts": [
+            {"id": c["id"], "goes_against": True, "evidence": evidence, "reason": "says else"}
+            for c in inputs["claims"]
+        ]
+    }
+    against = judged("contradicted", "lisinopril often cause a dry cough")
+    return pipeline(
+        database, name, validator__alignment=against, validator__veto=veto,
+        reader__case={**HARMFUL, "wrong": []}, **tasks,
+    )  # fmt: skip
+
+
+@pytest.fixture
+async def rejected(database: Database) -> int:
+    """The revision of a thread that the validator rejected for contradiction."""
+    async with database.begin() as session:
+        saved = await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+    curated = await curate_revision(contradicting(database), saved[0].revision_pk)
+    assert (curated.outcome, curated.reason) == (Outcome.REJECTED, Reason.CONTRADICTED)
+    return saved[0].revision_pk
+
+
+async def drain(pipeline: Pipeline) -> dict[str, int]:
+    """What the queued jobs and those that a run queues by itself come to."""
+    async with open_app(pipeline.database).open_async() as app:
+        await queue_again(app, pipeline, digest_text("chain"), max_attempts=1)
+        return dict((await curate_queued(app, pipeline)).outcomes)

@@ -1,0 +1,191 @@
+"""People's ratings as they come: tables, JSON and the files that others published."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from medlive.errors import BadInput
+from medlive.evaluation.agreement.humans import (
+    HumanRatings,
+    RatingCollector,
+    add_file,
+    read_humans,
+    read_scores,
+)
+
+AGREEMENT = Path(__file__).parents[4] / "shared" / "realdata" / "agreement"
+KQA = AGREEMENT / "kqa_NLI_medical_annotator.csv"
+FRANK = AGREEMENT / "frank_human_annotations.json"
+real = pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
+
+
+def read_ratings(data: bytes, name: str) -> HumanRatings:
+    found = RatingCollector([name])
+    add_file(found, data, name)
+    return found.humans()
+
+
+TABLE = "case_id,criterion_id,rater,met,score\nc1,k1,安,true,\nc1,k2,安,0,\nc1,k3,安,,\nc1,,安,,0.25\n"
+
+
+ENTRIES = [
+    {"case_id": "c1", "criterion_id": f"k{i + 1}", "rater": "安", "met": met}
+    for i, met in enumerate((True, False, None))
+] + [{"case_id": "c1", "rater": "安", "score": 1, "out_of": 4}]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        TABLE.encode(),
+        b"\xef\xbb\xbf" + TABLE.replace("\n", "\r\n").encode(),
+        TABLE.replace(",", ";").replace("0.25", "0,25").encode(),
+        TABLE.replace(",", "\t").replace("true", "Met").encode("utf-16"),
+        b'{"case_id":"c1","criterion_id":"k1","rater":"\\u5b89","met":true}\r\n\n'
+        b'{"case_id":"c1","criterion_id":"k2","rater":"\\u5b89","met":false}\n'
+        b'{"case_id":"c1","criterion_id":"k3","rater":"\\u5b89","met":null}\n'
+        b'{"case_id":"c1","rater":"\\u5b89","score":0.25,"page":7}',
+        ("sep=;\n" + TABLE.replace(",", ";").replace("0.25", "1;4").replace("score", "score;out_of;")).encode(),
+        TABLE.replace("case_id,criterion_id", "Case_ID , CRITERION_ID").replace("true", "是").encode("gb18030"),
+        TABLE.replace("score", "score,a;b;c;d;e;f;g").replace("true", "Y").replace(",0,", ",不满足,").encode(),
+        json.dumps(ENTRIES).encode(),
+        json.dumps({"ratings": ENTRIES}, indent=1).encode(),
+    ],
+)
+def test_a_table_is_read_in_every_spelling(data: bytes) -> None:
+    found = read_ratings(data, "people")
+    assert found.verdicts == {("c1", "k1"): {"安": True}, ("c1", "k2"): {"安": False}, ("c1", "k3"): {"安": None}}
+    assert found.scores == {"c1": {"安": 0.25}}
+    assert any("no decision" in note for note in found.notes)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "is empty"),
+        ("\ufeff \n", "is empty"),
+        ("case,rater\n", "line 1: no column case_id"),
+        ("case_id,rater,rater\n", "line 1: two columns"),
+        ("case_id,rater,met\n", "has no ratings"),
+        (
+            "case_id,criterion_id,rater,met\nc,k,r,true\nc,k,s,maybe\n",
+            "line 3: met must be true, false or null, found 'maybe'",
+        ),
+        ("case_id,criterion_id,rater,met\nc,k,r,nan\n", "line 2: met must be true, false or null, found 'nan'"),
+        ("case_id,criterion_id,rater,met\nc,k,r,true\n\nc,k,r,false\n", "line 4: 'r' on criterion 'k'"),
+        ("case_id,criterion_id,rater,met\nc,,r,true\n", "line 2: expected criterion_id and met, or score"),
+        ("case_id,criterion_id,rater,met\nc,k,,true\n", "line 2: case_id (or item) and rater"),
+        ('case_id,rater,score\n"c\n1",r,1\nc,r,2\n', "line 4: score must be a number from 0 to 1, found '2'"),
+        ("case_id,rater,score\nc,r,nan\n", "line 2: score must be a number from 0 to 1, found 'nan'"),
+        ("case_id,rater,score\nc,r,1,2\n", "line 2: 4 fields"),
+        (
+            '{"case_id":"c","criterion_id":"k","rater":"r","met":NaN}',
+            "line 1: met must be true, false or null, found 'nan'",
+        ),
+        (
+            '{"case_id":"c","criterion_id":"k","rater":"r","met":1}',
+            "line 1: met must be true, false or null, found '1'",
+        ),
+        ('{"case_id":"c","rater":"r","score":true}', "line 1: score must be a number from 0 to 1, found 'True'"),
+        (
+            '[{"case_id":1,"rater":"r","score":1},\n{"case_id":2,"rater":"r","score":3}]',
+            "entry 2: score must be a number from 0 to 1, found '3'",
+        ),
+        ('[[1],\n"x"]', "entry 1: expected an object, found a list; entry 2: expected an object, found a str"),
+        ("case_id,rater,score,out_of\nc,r,2,0\n", "line 2: out_of must be a number above 0, found '0'"),
+        ("case_id,rater,score,out_of\nc,r,2,nan\n", "line 2: out_of must be a number above 0, found 'nan'"),
+        ('case_id,rater,score,note\nc,r,1,"open\nd,r,1,x\n', "line 2: a quote is not closed"),
+        ("item,rater,met\ni-1,r,1\n", "line 2: item 'i-1' can only be read together with its run"),
+        (
+            '{"case_id":"c","rater":"r","score":1}\n[1]\n{"case',
+            "line 2: expected an object, found a list; line 3: not valid JSON",
+        ),
+    ],
+)
+def test_what_is_no_rating_is_said_with_its_line(text: str, said: str) -> None:
+    with pytest.raises(BadInput) as caught:
+        read_ratings(text.encode(), "people.csv")
+    assert said in caught.value.message
+
+
+def test_other_bytes(tmp_path: Path) -> None:
+    with pytest.raises(BadInput, match="line 2: not valid UTF-8"):
+        read_ratings(b"case_id,rater\n\xff,r\n", "people.csv")
+    with pytest.raises(BadInput, match="line 1: not valid UTF-16"):
+        read_ratings(b"\xff\xfea", "people.csv")
+    with pytest.raises(BadInput, match="workbook"):
+        read_ratings(b"PK\x03\x04\x14\x00", "people.xlsx")
+    with pytest.raises(BadInput, match="cannot be read"):
+        read_humans(tmp_path / "absent.csv")
+    (tmp_path / "verdicts.csv").write_text("case_id,criterion_id,rater,met\nc,k,r,1\n")
+    with pytest.raises(BadInput, match="no scores by case"):
+        read_scores(tmp_path / "verdicts.csv")
+    (tmp_path / "frank.json").write_text('[{"hash": "a", "model_name": "m", "Factuality": NaN}]')
+    with pytest.raises(BadInput, match="Factuality must be a number"):
+        read_humans(tmp_path / "frank.json")
+
+
+cells = st.sampled_from(["c1", "", "true", "0.5", "nan", '"', "é", "\x00", "\n", ",", "{}", "null", "[", "\ud83d"])
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.binary(max_size=80) | st.lists(cells, max_size=30).map(lambda c: _table(c)))
+def test_nothing_crashes_the_reader(data: bytes) -> None:
+    try:
+        found = read_ratings(data, "any")
+    except BadInput:
+        return
+    assert found.raters
+
+
+def _table(fields: list[str]) -> bytes:
+    rows = [",".join(fields[i : i + 4]) for i in range(0, len(fields), 4)]
+    return ("case_id,criterion_id,rater,met\n" + "\n".join(rows)).encode("utf-8", "surrogatepass")
+
+
+def test_files_of_several_people_are_one_and_contradict_nowhere(tmp_path: Path) -> None:
+    head = "case_id,criterion_id,rater,met\n"
+    one, two, three = (tmp_path / name for name in ("one.csv", "two.csv", "three.csv"))
+    one.write_text(head + "c,k,ann,yes\nc,l,ann,\nc,m,ann,no\n")
+    two.write_text(head + "c,k,bo,no\nc,l,ann,no\nc,k,Bo,no\n")
+    found = read_humans(one, two)
+    assert found.raters == ("ann", "bo", "Bo")
+    assert found.verdicts == {
+        ("c", "k"): {"ann": True, "bo": False, "Bo": False},
+        ("c", "l"): {"ann": False},
+        ("c", "m"): {"ann": False},
+    }
+    assert found.lines["c", "m"] == "one.csv line 4"
+    assert any("'bo', 'Bo' count as 2 people" in note for note in found.notes)
+    three.write_text(head + "c,m,ann,yes\n")
+    with pytest.raises(BadInput, match=r"three\.csv line 2: 'ann' on criterion 'm' of case 'c'"):
+        read_humans(one, two, three)
+
+
+def test_kqa_labels_that_are_none_are_said(tmp_path: Path) -> None:
+    head = ",Question,llm_x,answer,claim,category_x,majority_label,label_0,label_1\n"
+    path = tmp_path / "kqa.csv"
+    path.write_text(
+        head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q?,m,A.,T,Nice_to_have,x,,Unclear\n"
+    )
+    with pytest.raises(BadInput, match="line 3: label_1: 'Unclear' is not"):
+        read_humans(path)
+    path.write_text(path.read_text().replace("Unclear", "Contradiction"))
+    found = read_humans(path)
+    ((case_id, first), (_, second)) = found.verdicts
+    assert found.verdicts[case_id, first] == {"label_0": True, "label_1": False}
+    assert found.verdicts[case_id, second] == {"label_0": None, "label_1": False}
+    assert found.format == "kqa"
+    path.write_text(head + "1,Q?,m,A.,S,Must_have,Neutral,Entailment,Neutral\n2,Q2?\n")
+    assert list(read_humans(path).verdicts) == [(case_id, "r1")]
+
+
+@real
+def test_the_published_files_are_read_whole() -> None:
+    labels: list[Any] = [met for by in read_humans(KQA).verdicts.values() for met in by.values()]
+    assert (len(labels), sum(labels)) == (597, KQA.read_text("utf-8-sig").count("Entailment") - 72)
+    assert len(read_humans(FRANK).scores) == 2246
