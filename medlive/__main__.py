@@ -68,6 +68,11 @@ def _report(error: Exception) -> int:
         missing = f"this command needs medlive[service] ({error.name} is not installed)"
         logs.report_error(missing, "pip install 'medlive[service]'")
         return 2
+    if isinstance(error, PermissionError) and error.filename is not None:
+        logs.report_error(
+            f"{error.filename}: {error.strerror}", "run medlive as the user who owns it, or change its owner"
+        )
+        return 2
     logs.report_error(
         f"internal error: {describe(error)[:500]}",
         "run it again with --debug for the traceback, and report it",

@@ -14,6 +14,8 @@ HIDDEN: Final = "***"
 _SHORTEST: Final = 8
 """Shorter values are words of the language more often than secrets."""
 _ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD")
+_FOLDERS: Final = ("PWD", "OLDPWD")
+"""A shell's names for folders; hidden, they would take the paths out of messages."""
 _REMEMBERED: Final[set[str]] = set()
 _PATTERNS: Final = (
     # To the last @ of the word: a password that was not escaped may hold one, and a slash.
@@ -39,7 +41,8 @@ def remember(secret: str) -> None:
 
 def hide_known(text: str) -> str:
     """The text without the known secrets, as they are or as a URL or JSON writes them."""
-    values = {os.environ.get(name, "") for name in os.environ if name.upper().endswith(_ENDINGS)}
+    names = (name for name in os.environ if name.upper().endswith(_ENDINGS) and name not in _FOLDERS)
+    values = {os.environ.get(name, "") for name in names}
     named = {value for value in values if len(value) >= _SHORTEST}
     # The longest first: one secret may begin with another.
     for secret in sorted(named | _REMEMBERED, key=len, reverse=True):

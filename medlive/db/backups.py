@@ -27,3 +27,8 @@ async def list_takedowns(session: AsyncSession) -> list[tuple[str, str, str]]:
     query = select(row.source, row.thread_id, row.reason).where(row.lifted_at.is_(None))
     query = query.order_by(row.source, row.thread_id)
     return [(source, thread_id, reason) for source, thread_id, reason in await session.execute(query)]
+
+
+async def server_version(session: AsyncSession) -> int:
+    """The server's major version."""
+    return int(await session.scalar(text("SHOW server_version_num"))) // 10_000

@@ -119,13 +119,18 @@ def status(home: Path) -> EmbeddedServer | None:
     return _find_server(_find_place(home).data)
 
 
-def find_program(name: str) -> Path:
-    """One of PostgreSQL's client programs: the wheel's newest, or the one on the path. Raises MissingExtra."""
+def find_program(name: str, server: int) -> Path:
+    """A client program for a server of this major version: the wheel's oldest that knows it, or the path's.
+
+    An older pg_dump refuses the server, and a newer pg_restore sets what the server does not know. Raises
+    MissingExtra.
+    """
     spec = importlib.util.find_spec(_WHEEL)
     for package in spec.submodule_search_locations or () if spec else ():
-        found = [p for p in Path(package).glob(f"pginstall*/bin/{name}") if os.access(p, os.X_OK)]
+        programs = {version: folder / "bin" / name for version, folder in _versions(Path(package)).items()}
+        found = [v for v, path in programs.items() if v >= server and os.access(path, os.X_OK)]
         if found:
-            return max(found, key=lambda p: int(p.parts[-3].removeprefix("pginstall") or 16))
+            return programs[min(found)]
     if path := shutil.which(name):
         return Path(path)
     raise MissingExtra(f"{name} is not installed", hint="pip install 'medlive[service]', or PostgreSQL's client")
@@ -194,6 +199,11 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
         lock.release()
 
 
+def _versions(package: Path) -> dict[int, Path]:
+    """The wheel's servers: `pginstall18` is version 18; the folder without a number is 16."""
+    return {int(p.name.removeprefix("pginstall") or 16): p for p in package.glob("pginstall*")}
+
+
 def _find_binaries(place: _Place) -> Path:
     """The folder of `postgres` in the version that made the data, or the newest, readable by its user."""
     spec = importlib.util.find_spec(_WHEEL)
@@ -203,8 +213,7 @@ def _find_binaries(place: _Place) -> Path:
             hint="pip install 'medlive[service]', or set MEDLIVE_DATABASE_URL to a server of yours",
         )
     package = Path(next(iter(spec.submodule_search_locations)))
-    # `pginstall18` is version 18; the folder without a number is 16.
-    versions = {int(p.name.removeprefix("pginstall") or 16): p for p in package.glob("pginstall*")}
+    versions = _versions(package)
     try:
         version = int((place.data / "PG_VERSION").read_text())
     except FileNotFoundError:

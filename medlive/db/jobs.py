@@ -15,6 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import read
 from medlive.db.session import Connection
+from medlive.errors import UsageError
 
 
 class Queue(StrEnum):
@@ -34,6 +35,14 @@ class Queue(StrEnum):
     """One shard of an evidence index's passages each, for machines with a GPU."""
     BACKUP = "backup"
     """The weekly backup, which reads every table: for a worker with the owner's URL."""
+
+
+def parse_queue(name: str) -> Queue:
+    """A queue by its name. Raises UsageError."""
+    try:
+        return Queue(name)
+    except ValueError:
+        raise UsageError(f"unknown queue {name!r}", hint=f"queues: {', '.join(Queue)}") from None
 
 
 STALLED_AFTER_S = 15.0
@@ -125,15 +134,17 @@ class JobRow:
 
 
 async def count_jobs(session: AsyncSession) -> list[QueueCount]:
-    """The jobs of every queue by state."""
+    """The jobs of every queue by state; of one that is served and empty, no jobs that wait."""
     query = text(
         "SELECT queue_name AS queue, CAST(status AS text) AS status, count(*) AS jobs,"
         " count(*) FILTER (WHERE status = 'todo' AND scheduled_at > now()) AS delayed"
         " FROM procrastinate_jobs GROUP BY 1, 2 ORDER BY 1, 2"
     )
     rows = (await session.execute(query)).all()
-    servers = {queue: await count_servers(session, queue) for queue in {row.queue for row in rows}}
-    return [read(QueueCount, row, servers=servers[row.queue]) for row in rows]
+    servers = {queue.value: await count_servers(session, queue) for queue in Queue}
+    idle = sorted(servers.keys() - {row.queue for row in rows})
+    counts = [read(QueueCount, row, servers=servers[row.queue]) for row in rows]
+    return counts + [QueueCount(queue, "todo", 0, 0, servers[queue]) for queue in idle if servers[queue]]
 
 
 async def list_jobs(

@@ -275,7 +275,10 @@ def _read_secret(path: Path) -> str:
         return path.read_text("ascii", "replace")
     except (OSError, ValueError) as exc:
         reason = getattr(exc, "strerror", None) or "invalid path"
-        raise BadKey(f"the signing key {str(path)!r} cannot be read: {reason}") from None
+        raise BadKey(
+            f"the signing key {str(path)!r} cannot be read: {reason}",
+            hint="its owner must be who runs medlive",
+        ) from None
 
 
 def _render(*pairs: tuple[str, bytes]) -> str:

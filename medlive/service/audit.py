@@ -29,8 +29,7 @@ def parse_week(week: str) -> str:
     """An ISO week; "this" and "last" name two. Raises UsageError."""
     if week in ("this", "last"):
         return iso_week(now() - timedelta(weeks=week == "last"))
-    week_bounds(week)
-    return week
+    return iso_week(week_bounds(week)[0])
 
 
 def without_identifiers(rows: Iterable[R]) -> list[R]:

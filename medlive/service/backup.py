@@ -18,7 +18,7 @@ from typing import Any, Final
 from medlive import __version__
 from medlive.clock import now
 from medlive.config import Settings
-from medlive.db.backups import count_rows, export_snapshot, list_takedowns
+from medlive.db.backups import count_rows, export_snapshot, list_takedowns, server_version
 from medlive.db.embedded import find_program
 from medlive.db.harvest.archives import list_archives
 from medlive.db.migrate import head
@@ -54,7 +54,8 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
             kept = await list_archives(session)
             down = await list_takedowns(session)
             rows = await count_rows(session)
-            await _run_program(settings, "pg_dump", "--format=custom", *_BARE, f"--file={draft / DUMP}", same)
+            dump = ("--format=custom", *_BARE, f"--file={draft / DUMP}", same)
+            await _run_program(settings, "pg_dump", await server_version(session), *dump)
         about = {
             "format": 1, "created_at": now().isoformat(), "medlive": __version__, "schema": head(),
             "rows": rows, "archives": {a.path: a.bytes for a in kept}, "snapshots": frozen,
@@ -121,10 +122,11 @@ async def restore_backup(settings: Settings, folder: Path) -> dict[str, Any]:
         async with database.begin() as session:
             if await count_rows(session):
                 raise UsageError("this instance is in use: its database has tables", hint="name an empty one")
+            version = await server_version(session)
     finally:
         await database.aclose()
     whole = ("--exit-on-error", "--single-transaction")
-    await _run_program(settings, "pg_restore", *whole, *_BARE, str(folder / DUMP))
+    await _run_program(settings, "pg_restore", version, *whole, *_BARE, str(folder / DUMP))
     _put_back(folder, places)
     again: list[str] = []
     async with open_database(settings) as database:
@@ -198,12 +200,12 @@ def _copy_files(settings: Settings, draft: Path, archives: list[str], snapshots:
             shutil.copy2(source, target)
 
 
-async def _run_program(settings: Settings, name: str, *options: str) -> None:
-    """Run one of PostgreSQL's programs on this instance's database, its password in the environment."""
+async def _run_program(settings: Settings, name: str, server: int, *options: str) -> None:
+    """Run one of PostgreSQL's programs on this instance's database, a server of this major version."""
     url = parse_url(database_url(settings)).set(drivername="postgresql")
     secret = {"PGPASSWORD": url.password} if url.password else {}
     shown = url.set(password=None).render_as_string(hide_password=False)
-    command: list[str | Path] = [find_program(name), *options, f"--dbname={shown}"]
+    command: list[str | Path] = [find_program(name, server), *options, f"--dbname={shown}"]
     running = await asyncio.create_subprocess_exec(
         *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env={**os.environ, **secret}
     )
@@ -213,8 +215,10 @@ async def _run_program(settings: Settings, name: str, *options: str) -> None:
         running.kill()
         raise
     if running.returncode:
-        reason = (said.decode(errors="replace").strip().splitlines() or ["no message"])[-1]
-        raise ServiceUnavailable(f"{name} failed: {reason}", hint="it needs the database's owner")
+        lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
+        reason = next((line for line in lines if "error:" in line), lines[-1])
+        hint = "it needs the database's owner, and to restore a PostgreSQL as new as the backup's"
+        raise ServiceUnavailable(f"{name} failed: {reason}", hint=hint)
 
 
 def _names(folder: Path) -> list[str]:

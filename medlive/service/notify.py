@@ -3,6 +3,7 @@
 import asyncio
 import smtplib
 from email.message import EmailMessage
+from email.utils import localtime, make_msgid
 from typing import Literal
 
 import httpx2
@@ -57,6 +58,7 @@ async def _post(section: NotifySection, message: dict[str, str]) -> None:
 def _mail(section: NotifySection, text: str) -> None:
     mail = EmailMessage()
     mail["From"], mail["To"] = section.email_from, ", ".join(section.email_to)
+    mail["Date"], mail["Message-ID"] = localtime(), make_msgid()
     mail["Subject"] = f"medlive: {text.splitlines()[0][:150]}"
     mail.set_content(text)
     with smtplib.SMTP(section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S) as server:

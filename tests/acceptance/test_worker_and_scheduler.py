@@ -105,7 +105,8 @@ def test_jobs_are_listed_cancelled_and_tried_again(new_instance: NewInstance) ->
     assert [(job["id"], job["attempts"]) for job in left] == [(second, 1), (third, 0)]
     refused = instance.here("jobs", "retry", str(third), status=None)
     assert f"job {third} is not failed" in refused.err
-    assert "unknown queue 'cure'" in instance.here("worker", "--queues", "curate,cure", status=2).err
+    for command in (("worker", "--queues", "curate,cure"), ("jobs", "list", "--queue", "cure")):
+        assert "unknown queue 'cure'" in instance.here(*command, status=2).err
 
 
 def test_a_worker_takes_over_from_one_that_was_killed(new_instance: NewInstance) -> None:

@@ -86,7 +86,7 @@ def files_with(folder: Path, word: str) -> set[str]:
         if path.is_file():
             data = path.read_bytes()
             if path.name == DUMP:
-                command = [str(find_program("pg_restore")), "--file=-", str(path)]
+                command = [str(find_program("pg_restore", 18)), "--file=-", str(path)]
                 data = subprocess.run(command, capture_output=True, check=True).stdout
             data = gzip.decompress(data) if path.suffix == ".gz" else data
             found |= {path.relative_to(folder).as_posix()} if word.encode() in data else set()

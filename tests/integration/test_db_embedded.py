@@ -180,6 +180,11 @@ print(embedded.stop(home))
     assert done.stdout.strip() == "True", done.stderr
 
 
+def test_a_server_is_dumped_and_restored_by_the_oldest_program_that_knows_it() -> None:
+    found = [embedded.find_program("pg_restore", version).parts[-3] for version in (15, 16, 17, 18)]
+    assert found == ["pginstall", "pginstall", "pginstall18", "pginstall18"]
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
 def test_root_opens_no_folder_for_its_server(empty_home: Path) -> None:
     closed = empty_home / "closed"

@@ -67,6 +67,7 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         # The same failure is told once, and nothing is released twice.
         assert await take(settings) == {"queue": "failed"}
         assert (len(posts), len(mails)) == (2, 2)
+        assert all(m["Date"].datetime.tzinfo and m["Message-ID"] for m in mails)
     week = await read_week(settings, WEEK)
     assert {step["name"]: step["outcome"] for step in week["steps"]} == {
         f"scheduler {name}": outcome for name, outcome in steps.items()

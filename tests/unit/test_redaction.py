@@ -80,6 +80,9 @@ def test_errors_and_logs_lose_secrets_tracebacks_too(key: str) -> None:
 def test_ordinary_text_stays_as_it_is() -> None:
     text = "max_tokens = 500; the key in the variable MODEL_KEY; http://127.0.0.1:80/v1 said: 401, tokens: 12"
     assert hide_secrets(text) == text
+    folder = "/srv/medlive/backups"
+    with mock.patch.dict(os.environ, {"PWD": folder, "OLDPWD": folder, "MY_PWD": "a-secret"}):
+        assert hide_secrets(f"{folder}/one exists, a-secret too") == f"{folder}/one exists, {HIDDEN} too"
 
 
 @given(password=passwords)

@@ -2,7 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from typer import Argument, Option
@@ -24,16 +24,17 @@ JobsArgument = Annotated[list[int], Argument(metavar="JOB...", help="Numbers, as
 def list_(
     queue: Annotated[str | None, Option(help="Only this queue.")] = None,
     status: Annotated[
-        str | None,
-        Option(help="Only todo, doing, failed, cancelled or aborted [the first three]."),
+        Literal["todo", "doing", "failed", "cancelled", "aborted"] | None,
+        Option(help="Only jobs in this state [the first three]."),
     ] = None,
     after: Annotated[int, Option(help="Begin after the job of this number.")] = 0,
     limit: Annotated[int, Option(min=0, max=10_000, help="Show so many at most.")] = 20,
     as_json: JsonOption = False,
 ) -> None:
     """Count the jobs of every queue, and list those that wait, are being done or have failed."""
-    from medlive.db.jobs import count_jobs, list_jobs
+    from medlive.db.jobs import count_jobs, list_jobs, parse_queue
 
+    queue = None if queue is None else parse_queue(queue)
     counts = with_session(count_jobs)
     jobs = with_session(lambda session: list_jobs(session, queue=queue, status=status, after=after, limit=limit))
     value = {"queues": [asdict(count) for count in counts], "jobs": [asdict(job) for job in jobs]}

@@ -16,7 +16,7 @@ from typer import Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, UsageError
+from medlive.errors import CheckFailed
 
 COUNTS_WIDTH = 60
 
@@ -111,22 +111,20 @@ def worker(
     embed (one shard at a time), backup (as the database's owner); all but curate need the scheduler's
     MEDLIVE_HOME.
     """
-    from medlive.db.jobs import Queue
+    from medlive.db.jobs import Queue, parse_queue
     from medlive.service.database import outlast
     from medlive.service.liveness import answer_probes
     from medlive.service.worker import run_worker
 
-    settings, known = load_settings().settings, {queue.value: queue for queue in Queue}
-    names = list(known) if queues == "all" else queues.split(",")
-    if unknown := [name for name in names if name not in known]:
-        raise UsageError(f"unknown queue {unknown[0]!r}", hint=f"queues: {', '.join(known)}, all")
+    settings = load_settings().settings
+    served = list(Queue) if queues == "all" else [parse_queue(name) for name in queues.split(",")]
 
     async def run() -> dict[str, Any]:
         with _stopped_by_signals() as stop, progress("curated") as tick:
-            ready = partial(say, f"waiting for jobs of {', '.join(names)} (stop with Ctrl-C)")
+            ready = partial(say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)")
             async with answer_probes(health_port):
                 work = partial(
-                    run_worker, settings, stop, [known[name] for name in names],
+                    run_worker, settings, stop, served,
                     concurrency=concurrency, grace_s=grace, tick=tick, ready=ready,
                 )  # fmt: skip
                 return await outlast(settings, work, stop)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import typer
 
+from medlive.__main__ import _report
 from medlive.cli.main import COMMANDS, build
 from tests.support.instance import Instance
 
@@ -142,6 +143,13 @@ def _without(instance: Instance, blocked: set[str], arguments: list[str]) -> "su
         text=True,
         timeout=60,
     )
+
+
+def test_a_file_of_another_user_is_named_with_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
+    assert _report(PermissionError(13, "Permission denied", "/var/lib/medlive/handle.key")) == 2
+    shown = capfd.readouterr().err
+    assert "error: /var/lib/medlive/handle.key: Permission denied" in shown
+    assert "run medlive as the user who owns it" in shown
 
 
 def test_a_fault_of_medlive_shows_its_trace_only_to_those_who_ask(instance: Instance) -> None:
