@@ -48,12 +48,17 @@ class ReplayEngine:
 
     async def aclose(self) -> None:
         """Let calls under way be answered and kept, for CLOSING_S at most, then close the engine."""
-        if calls := list(self._under_way.values()):
-            _, hanging = await asyncio.wait(calls, timeout=CLOSING_S)
-            for call in hanging:
-                call.cancel()
-            await asyncio.gather(*hanging, return_exceptions=True)
+        await self.settle()
+        hanging = list(self._under_way.values())
+        for call in hanging:
+            call.cancel()
+        await asyncio.gather(*hanging, return_exceptions=True)
         await self._engine.aclose()
+
+    async def settle(self) -> None:
+        """Let calls under way be answered and kept, for CLOSING_S at most."""
+        if calls := list(self._under_way.values()):
+            await asyncio.wait(calls, timeout=CLOSING_S)
 
     def _landed(self, digest: str, task: asyncio.Task[Reply]) -> None:
         del self._under_way[digest]

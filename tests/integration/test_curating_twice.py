@@ -14,6 +14,7 @@ from medlive.curation.model import Outcome
 from medlive.db.curation.curations import latest_outcome
 from medlive.db.curation.replies import PostgresReplyStore
 from medlive.db.session import Database
+from medlive.db.tables.decisions import ReplyRow
 from medlive.db.tables.intake import ThreadRevisionRow
 from medlive.db.tables.release import CaseRow
 from medlive.db.threads import threads
@@ -118,6 +119,22 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
     assert len(refusing.requests) == 1
     async with database.begin() as session:
         assert await latest_outcome(session, revision, PIPELINE) is None
+
+
+async def test_who_is_broken_off_keeps_what_is_under_way_before_another_asks(database: Database) -> None:
+    async with database.begin() as session:
+        await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
+        revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
+    keeps = Gated("keeps")
+    job = asyncio.ensure_future(curation_work(pipeline(database, keeps), CurationCounts())(revision))
+    await keeps.reached.wait()
+    job.cancel()
+    assert await asyncio.wait([job], timeout=0.2) == (set(), {job})
+    keeps.go.set()
+    with pytest.raises(asyncio.CancelledError):
+        await job
+    async with database.begin() as session:
+        assert "rubric.write" in set(await session.scalars(select(ReplyRow.task)))
 
 
 async def test_who_keeps_alone_leaves_a_case_also_where_the_clock_is_set_back(

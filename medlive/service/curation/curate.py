@@ -3,7 +3,8 @@
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any
@@ -227,7 +228,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
         raw = normalised(stored.thread)
         language = thread_language(raw)
         try:
-            async with asyncio.timeout(pipeline.thread_timeout_s):
+            async with asyncio.timeout(pipeline.thread_timeout_s), _settling(pipeline):
                 curation = await curate(
                     deidentified(raw, language), language, pipeline.respondents, pipeline.retriever,
                     pipeline.curation, run_date=started.date(),
@@ -248,6 +249,16 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
             )
         _log.debug("curated: %s", curation.outcome.value)
     return curation
+
+
+@asynccontextmanager
+async def _settling(pipeline: Pipeline) -> AsyncIterator[None]:
+    try:
+        yield
+    except asyncio.CancelledError:
+        # What is under way is kept before another worker takes the thread up, and would ask it again.
+        await asyncio.gather(*(respondent.settle() for respondent in pipeline.respondents.values()))
+        raise
 
 
 async def save_decision(
