@@ -33,6 +33,9 @@ class Study:
     created_by: str
     created_at: datetime
     closed_at: datetime | None
+    against: str | None = (
+        None  # The judge who decided every item otherwise than `grader`; None: not chosen by that
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,8 @@ from medlive.db.tables.people import Act, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.agreement.case_ratings import ASPECTS, AspectQuality, Item, aspect_figures, case_items
 from medlive.evaluation.agreement.meta import agreed_codes
-from medlive.evaluation.agreement.reliability import ABSENT, Panel, Reliability, code_of, reliability
+from medlive.evaluation.agreement.reliability import ABSENT, Panel, Reliability, code_of, grader_of, reliability
+from medlive.evaluation.agreement.settle import two_judges
 from medlive.evaluation.agreement.sheets import items_of
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
@@ -65,10 +66,11 @@ class Results:
         return all(n == self.items for n in self.progress.values())
 
 
-async def start_study(database: Database, study: Study, sample: int) -> int:
+async def start_study(database: Database, study: Study, sample: int, judges: Sequence[str] = ()) -> int:
     """Draw a study's cases and store it; return how many items each rater gets.
 
-    The answers of a grader check are those of a run that `eval score` recorded, and its cases the snapshot's.
+    The answers of a grader check are those of a run that `eval score` recorded, and its cases the snapshot's. With
+    two `judges` of the run it asks only about what they decided differently.
 
     Raises:
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
@@ -83,38 +85,56 @@ async def start_study(database: Database, study: Study, sample: int) -> int:
         able = {a.name for a in await list_accounts(session) if a.may(Role.REVIEWER) and a.disabled_at is None}
         if unable := sorted(people - able):
             raise UsageError(f"no account that may rate: {', '.join(unable)}")
-        run = None
+        run = other = None
         if study.kind is StudyKind.GRADER_CHECK:
-            run, version, grader = await _recorded_run(session, study.run)
-            study = replace(study, version=version, grader=grader)
+            run, other, version = await _recorded_run(session, study.run, judges)
+            against = None if other is None else grader_of(other).model
+            study = replace(study, version=version, grader=grader_of(run).model, against=against)
         candidates = await studies.list_candidates(session, study.version)
         if run is not None:
-            candidates = [c for c in candidates if set(run.verdicts(c.case_id).values()) - {None}]
+            candidates = [c for c in candidates if _to_check(run, other, c.case_id)]
         drawn = draw(candidates, sample, study.stratum, study.seed)
         if not drawn:
             raise UsageError("no case to draw from")
         cases = await studies.read_revisions(session, [(c.case_id, c.revision) for c in drawn])
         evaluated = [_as_evaluated(c.case_id, cases[c.case_id, c.revision]) for c in drawn]
         revisions = {c.case_id: c.revision for c in drawn}
-        found = _case_items(study, evaluated, revisions) if run is None else _verdicts(run, evaluated, revisions)
+        found = (
+            _case_items(study, evaluated, revisions)
+            if run is None
+            else _verdicts(run, other, evaluated, revisions)
+        )
         items = [replace(item, position=n) for n, item in enumerate(found, 1)]
         await studies.add_study(session, study, items)
         await record(session, Act.START_STUDY, f"study:{study.name}", by=study.created_by, items=len(items))
     return len(items)
 
 
-async def _recorded_run(session: Session, path: str | None) -> tuple[GradedRun, str, str]:
-    """A recorded run as it was graded, its snapshot and its grader. Raises UsageError."""
+async def _recorded_run(
+    session: Session, path: str | None, judges: Sequence[str]
+) -> tuple[GradedRun, GradedRun | None, str]:
+    """A recorded run as it was graded, by the second of two judges too, and its snapshot. Raises UsageError."""
     version = next((e.snapshot_version for e in await list_evaluations(session) if e.path == path), None)
     if path is None or version is None:
         raise UsageError("a grader check needs a run that medlive eval score recorded")
     try:
+        if judges:
+            return *await asyncio.to_thread(two_judges, Path(path), judges), version
         run = await asyncio.to_thread(load_graded, Path(path))
     except (OSError, MedliveError) as error:
         raise UsageError(f"the run cannot be read on this machine: {error}") from error
-    if run.grader is None:
-        raise UsageError("nothing is graded in this run")
-    return run, version, run.grader.model
+    grader_of(run)
+    return run, None, version
+
+
+def _to_check(run: GradedRun, other: GradedRun | None, case_id: str) -> dict[str, bool]:
+    """The grader's verdicts on a case, by criterion; with another judge those that it decided otherwise."""
+    theirs = None if other is None else other.verdicts(case_id)
+    return {
+        criterion: met
+        for criterion, met in run.verdicts(case_id).items()
+        if met is not None and (theirs is None or theirs.get(criterion) is (not met))
+    }
 
 
 def _case_items(
@@ -128,12 +148,13 @@ def _case_items(
 
 
 def _verdicts(
-    run: GradedRun, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
+    run: GradedRun, other: GradedRun | None, cases: Sequence[EvaluationCase], revisions: Mapping[str, int]
 ) -> Iterator[StudyItem]:
-    """What is rated of a run's answers: each criterion that the grader decided. Raises UsageError."""
+    """What is rated of a run's answers (`_to_check`). Raises UsageError."""
     questions = {case.case_id: case.question for case in cases}
     for item in items_of(run.run.cases, run.answers):
-        case_id, verdict = item.case.case_id, run.verdicts(item.case.case_id).get(item.criterion.id)
+        case_id = item.case.case_id
+        verdict = _to_check(run, other, case_id).get(item.criterion.id)
         if case_id not in questions or verdict is None:
             continue
         if item.case.question != questions[case_id]:

@@ -2138,6 +2138,7 @@ CREATE TABLE studies (
     version TEXT,
     run TEXT,
     grader TEXT,
+    against TEXT,
     stratum TEXT NOT NULL,
     seed INTEGER NOT NULL,
     raters TEXT[] NOT NULL,
@@ -2163,6 +2164,8 @@ COMMENT ON COLUMN studies.version IS 'The snapshot whose cases were drawn; NULL:
 COMMENT ON COLUMN studies.run IS 'The folder of the run whose answers are rated; NULL: cases are rated';
 
 COMMENT ON COLUMN studies.grader IS 'Who graded the run; NULL: cases are rated';
+
+COMMENT ON COLUMN studies.against IS 'The judge who decided all items otherwise; NULL: not chosen by that';
 
 COMMENT ON COLUMN studies.stratum IS 'By what the sample was drawn in equal numbers';
 

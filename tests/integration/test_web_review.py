@@ -21,6 +21,7 @@ from medlive.db.tables.release import ReviewAction
 from medlive.digest import digest_text
 from medlive.evaluation.agreement.case_ratings import case_items
 from medlive.evaluation.cases.load import from_snapshot
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
 from medlive.service.studies import draw, evaluate
@@ -31,7 +32,7 @@ from medlive.web.site import Site
 from tests.support.instance import Instance
 from tests.support.release import fill
 from tests.support.reviewing import status_of
-from tests.support.runs import made_run
+from tests.support.runs import graded_by, made_run
 from tests.support.web import PASSWORD, add_account, served, session_of
 
 CHROMIUM = "/usr/bin/chromium"
@@ -202,6 +203,34 @@ async def test_eval_meta_reads_what_each_kind_of_study_exports(
             page = await get("ada", "grader-check/results")
             assert all(f"{getattr(agreed, name).value:.3f}" in page for name in ("ac1", "macro_f1"))
             assert page.count("every rater:") == len(by_hand)
+
+        # Another judge decides the first criterion of each case otherwise: people settle those eight alone.
+        base = load_graded(made)
+        flipped = {case.criteria[0].id for case in base.run.cases}
+        graded_by("second", made, lambda case, c: base.verdicts(case.case_id)[c.id] is not (c.id in flipped))
+        form = FORM | {"name": "dual", "kind": "grader_check", "sample": "8", "run": str(made)}
+        two = "judge-2026-01-01 second"
+        for judges, status in (("nobody second", 422), ("second", 422), (two, 303)):
+            answer = await browser.post("/review/studies", data=form | {"judges": judges}, headers=people["ada"])
+            assert answer.status_code == status, judges
+        async with database.begin() as session:
+            study, items = await find_study(session, "dual"), await items_of(session, "dual")
+            assert (study.grader, study.against) == tuple(two.split())
+            assert {f"{item.case_id}-{item.criterion_id}" for item in items} == flipped
+            for n, item in enumerate(items):
+                for who, value in (("ann", 1), ("bob", int(n > 0)), *([("cleo", 0)] if n == 0 else [])):
+                    await save_rating(session, "dual", Rating(item.item, who, value, ""))
+        assert "where second decides otherwise" in await get("ada", "dual/results")
+        for file, query in zip(files, ("", "?adjudicated=true"), strict=True):
+            file.write_text(await get("ada", f"dual/ratings.csv{query}"))
+        human = ("--human", files[0], "--human", files[1], "--adjudicator", "cleo")
+        done = await run(
+            "eval", "judges", "settle", made, "--judge", "second", "--judge", base.grader.model, *human
+        )
+        assert (done["agreed"], done["people"], done["open"]) == (16, 8, 0)
+        settled = load_graded(made, judge=done["judge"])
+        met = [settled.verdicts(i.case_id)[f"{i.case_id}-{i.criterion_id}"] for i in items]
+        assert met == [False] + [True] * 7
 
 
 async def test_an_admin_who_rates_learns_nothing_before(database: Database, site: Site, held: str) -> None:

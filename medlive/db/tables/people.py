@@ -95,6 +95,7 @@ class StudyRow(Base):
     version: Mapped[str | None] = column("The snapshot whose cases were drawn; NULL: the ready cases")
     run: Mapped[str | None] = column("The folder of the run whose answers are rated; NULL: cases are rated")
     grader: Mapped[str | None] = column("Who graded the run; NULL: cases are rated")
+    against: Mapped[str | None] = column("The judge who decided all items otherwise; NULL: not chosen by that")
     stratum: Mapped[Stratum] = column("By what the sample was drawn in equal numbers", EnumText(Stratum))
     seed: Mapped[int] = column("Of the sample, and of each rater's order")
     raters: Mapped[list[str]] = column("The accounts that rate", ARRAY(AnyText))

@@ -123,6 +123,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
 async def begin(
     site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
     sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "", run: Text = "",
+    judges: Text = "",
 ) -> Response:  # fmt: skip
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -138,7 +139,7 @@ async def begin(
         adjudicator.strip() or None, account.name, datetime.now(UTC), None,
     )  # fmt: skip
     try:
-        await start_study(site.database, study, size)
+        await start_study(site.database, study, size, tuple(judges.split()))
     except MedliveError as error:
         raise HTTPException(422, error.message) from error
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
