@@ -3,10 +3,19 @@
 import gc
 import os
 import re
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 from hypothesis import settings
+
+from medlive.db import embedded
+from medlive.db.migrate import upgrade
+from medlive.db.roles import grant
+from tests.support.server import PRISTINE, named, plain
 
 # What is imported and collected stays: nothing is gained by looking through it for garbage again and again.
 gc.disable()
@@ -60,3 +69,28 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = f"{Path(__file__).parent}/"
     places = {name: place for place, name in enumerate(FIRST)}
     items.sort(key=lambda item: places.get(str(item.path).removeprefix(here), len(FIRST)))
+
+
+@pytest.fixture(scope="session")
+def home() -> Iterator[Path]:
+    """The home of the one server; the demo runs in it."""
+    home = Path(tempfile.mkdtemp(prefix="medlive-tests-"))
+    home.chmod(0o755)  # root's server runs as another user, who must get in
+    yield home
+    embedded.stop(home)
+    shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def server(home: Path) -> str:
+    """The URL of a server that lives as long as the tests; `medlive`, its own database, is empty."""
+    url = embedded.start(home)
+    with psycopg.connect(plain(url), autocommit=True) as connection:
+        # Nothing here outlives the machine.
+        for setting in ("fsync", "full_page_writes", "synchronous_commit"):
+            connection.execute(f"ALTER SYSTEM SET {setting} = off")
+        connection.execute("SELECT pg_reload_conf()")
+        connection.execute(f"CREATE DATABASE {PRISTINE}")
+    upgrade(named(url, PRISTINE))
+    grant(named(url, PRISTINE))
+    return url

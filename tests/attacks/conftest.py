@@ -1,13 +1,9 @@
 """The sample evidence indexed once, clean and with hostile passages in it."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from medlive.demo.samples import SampleThread, load_sample_threads, sample_evidence_path
 from medlive.evidence.build import build_index

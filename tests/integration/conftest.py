@@ -1,46 +1,22 @@
-"""A real PostgreSQL for the tests: one server a run, one cloned database a test."""
+"""A database of a test's own, and who may do what in it."""
 
-import shutil
-import tempfile
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
-from pathlib import Path
 
 import psycopg
 import pytest
 from argon2 import PasswordHasher
 from sqlalchemy import make_url
 
-from medlive.db import embedded
-from medlive.db.migrate import upgrade
-from medlive.db.roles import WEB, WORKER, grant
+from medlive.db.roles import WEB, WORKER
 from medlive.db.session import Database
 from medlive.web.accounts import passwords
 from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
+from tests.support.server import own_database, plain
 
 _NUMBERS = count(1)
 HASHER = passwords._HASHER
 """What passwords cost where this is no test."""
-
-
-@pytest.fixture(scope="session")
-def database_server() -> Iterator[str]:
-    """The URL of a server that lives as long as the tests; its database holds the newest schema and no rows."""
-    home = Path(tempfile.mkdtemp(prefix="medlive-test-"))
-    home.chmod(0o755)  # root's server runs as another user, who must get in
-    try:
-        url = embedded.start(home)
-        with psycopg.connect(plain(url), autocommit=True) as connection:
-            # Nothing here outlives the machine.
-            for setting in ("fsync", "full_page_writes", "synchronous_commit"):
-                connection.execute(f"ALTER SYSTEM SET {setting} = off")
-            connection.execute("SELECT pg_reload_conf()")
-        upgrade(url)
-        grant(url)
-        yield url
-    finally:
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(autouse=True)
@@ -51,15 +27,10 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def database_url(database_server: str) -> Iterator[str]:
+def database_url(server: str) -> Iterator[str]:
     """The URL of a database of this test's own."""
-    name = f"test_{next(_NUMBERS)}"
-    admin = plain(database_server).replace("/medlive?", "/postgres?")
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE medlive STRATEGY FILE_COPY")
-    yield database_server.replace("/medlive?", f"/{name}?")
-    with psycopg.connect(admin, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with own_database(server) as url:
+        yield url
 
 
 @pytest.fixture
@@ -95,8 +66,3 @@ async def web_database(web_url: str) -> AsyncIterator[Database]:
     database = Database.connect(web_url)
     yield database
     await database.aclose()
-
-
-def plain(url: str) -> str:
-    """The URL as psycopg itself reads it."""
-    return url.replace("postgresql+psycopg://", "postgresql://")

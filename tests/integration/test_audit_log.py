@@ -11,8 +11,8 @@ from medlive.db.audit_log import list_entries, record, verify_log
 from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
-from tests.integration.conftest import plain
 from tests.support.instance import Instance
+from tests.support.server import plain
 
 ROW = "(number, at, action, subject, details, previous, digest)"
 

@@ -1,0 +1,33 @@
+"""One real PostgreSQL for all tests of a process, and databases of their own in it."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import count
+
+import psycopg
+
+PRISTINE = "pristine"
+"""The database that holds the newest schema, its roles and no rows."""
+_NUMBERS = count(1)
+
+
+def plain(url: str) -> str:
+    """The URL as psycopg itself reads it."""
+    return url.replace("postgresql+psycopg://", "postgresql://")
+
+
+def named(url: str, database: str) -> str:
+    """The URL of another database of the server, whose own is `medlive`."""
+    return url.replace("/medlive?", f"/{database}?")
+
+
+@contextmanager
+def own_database(server: str) -> Iterator[str]:
+    """The URL of a new copy of PRISTINE, which is dropped in the end."""
+    name = f"test_{next(_NUMBERS)}"
+    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name} TEMPLATE {PRISTINE} STRATEGY FILE_COPY")
+        try:
+            yield named(server, name)
+        finally:
+            connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
