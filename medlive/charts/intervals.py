@@ -72,13 +72,8 @@ def intervals(
     """A mark with a bar for each interval: the first series a dot, the second a hollow square and dashed, so that
     neither needs its colour. The label stands before the marks, or above them in a chart as narrow as a telephone.
 
-    Args:
-        frame: Title, note and width.
-        series: One name or two.
-        groups: The rows.
-        ends: Values that the scale reaches too, as of charts that are read beside this one.
-        origin: A value that is marked by a line, such as no difference.
-        axis: What the scale is of.
+    `series` has one name or two; the scale reaches `ends` too, as of charts that are read beside this one, and a
+    line marks `origin`, such as no difference.
 
     Raises:
         ValueError: If there are more than two series, or a row has another number of values.

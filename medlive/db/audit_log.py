@@ -61,13 +61,8 @@ async def record(
 ) -> LogEntry:
     """Add an entry in the session's transaction, until whose end no other is added; do it last.
 
-    Args:
-        session: The transaction of the act.
-        action: What is done.
-        subject: To what, as `kind:name`.
-        reason: Why.
-        by: Who.
-        details: Numbers and names that belong to the act: never words of a thread, which a takedown must erase.
+    `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
+    which a takedown must erase.
     """
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     last = (await session.execute(

@@ -43,9 +43,8 @@ class Slots:
     async def settle(self, most: int, under_way: int) -> int:
         """Take or return slots until this process has its share; how many it holds, of which it may use its share.
 
-        Args:
-            most: All slots of the endpoint, numbered from 0.
-            under_way: Slots that are in use here, which are not returned.
+        `most` is all slots of the endpoint, numbered from 0; of those held here, `under_way` are in use and not
+        returned.
         """
         sharers = await count_servers(self.connection, self.name)
         share = max(1, most // max(1, sharers))

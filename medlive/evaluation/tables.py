@@ -59,12 +59,8 @@ def read_table(
     """Read CSV, JSON Lines, or JSON: an array, an object with an array `ratings`, or one object.
 
     Yields each row with its place ("line 7", or "entry 7" of an array), or instead of a row why it is invalid.
-
-    Args:
-        text: The file's text.
-        name: The file's name, for messages.
-        needed: The columns that CSV must have, or their alternatives: "case_id|item".
-        hint: What an error about the columns says of the format.
+    `needed` are the columns that CSV must have, or their alternatives: "case_id|item". `name` and `hint` are for
+    messages.
 
     Raises:
         BadInput: If the CSV has no such column, a row with more fields than the header, or an open quote.

@@ -107,14 +107,8 @@ def plan_index(
 ) -> tuple[DensePlan | None, str]:
     """Return the dense side that the index at `out` gets, or None, and the reason.
 
-    Args:
-        out: The index's folder.
-        requested: "none", or an encoder as in `open_encoder`; None for the index's own, else MedCPT if its models
-            are available.
-        settings: Where models are looked for.
-        fresh: Ignore the existing index.
-        kind: The kind of dense index, of `DenseKind`; None for by size.
-        shard: Passages per shard; None for the default.
+    `requested` is "none", or an encoder as in `open_encoder`; None for the index's own (unless `fresh`), else
+    MedCPT if its models are available. Without `kind` the index's size decides.
 
     Raises as `open_encoder` does for the requested or the index's own encoder.
     """
@@ -153,15 +147,8 @@ def build_index(
     """Read the corpora, build the index at `out`, and return its manifest.
 
     Corpora of other names in the index stay, one of the same name is replaced. An index that would not change is
-    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice.
-
-    Args:
-        corpora: The corpora to read.
-        out: The index's folder.
-        progress: Called during each stage.
-        fresh: Drop the corpora already in the index.
-        dense: The dense side to build; None for an index of words alone.
-        reason: Why there is no dense side, for the manifest.
+    left as it is. Vectors are kept in `out`, so that an encoder never embeds a passage twice. `dense` and `reason`
+    are as `plan_index` gives them; `fresh` drops the corpora already in the index.
 
     Raises:
         UsageError: for two corpora of one name, or a folder that cannot be written.

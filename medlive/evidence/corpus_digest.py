@@ -83,11 +83,8 @@ class Survey:
         """Return the passage to store, or None for a repetition or the publisher's boilerplate.
 
         Of passages with equal title, section and text the one with the smallest id is kept. An id that the source
-        gave to different texts gets a hash of its text appended.
-
-        Args:
-            ordinal: The number of passages added before this one.
-            passage: The passage as it was added.
+        gave to different texts gets a hash of its text appended. `ordinal` is the number of passages that were
+        added before it.
         """
         fate = self._fates[ordinal]
         if fate == _DROPPED:

@@ -183,15 +183,9 @@ def build_dense(
 ) -> DensePart:
     """Build the index of all vectors of the source, and return its description.
 
-    Args:
-        source: The vectors.
-        out: The folder to write the index into.
-        kind: The kind of index.
-        queries: Twice `QUERIES`, half to tune and half to measure on; needed for kinds other than flat.
-        target: The recall@k against exact search that the search is tuned to. If the kind cannot reach it, the
-            description gives the recall that it reached.
-        k: The depth of that recall.
-        progress: Called with the number of vectors added.
+    `queries` are twice `QUERIES`, half to tune and half to measure on, needed for kinds other than flat. The
+    search is tuned to a recall@k of `target` against exact search; the description gives the recall that it
+    reached.
 
     Raises:
         DiskFull: if the file does not fit.

@@ -115,11 +115,7 @@ class VectorStore:
     ) -> tuple[int, int]:
         """Embed the passages that no finished shard contains, shard by shard.
 
-        Args:
-            passages: Read once; the texts of one shard are in memory.
-            encoder: The store's encoder.
-            shard_size: Passages per shard.
-            progress: Called after each batch with the number embedded so far.
+        `passages` is read once, with the texts of one shard in memory; `progress` gets the number embedded so far.
 
         Returns:
             How many passages had a vector before, and how many texts were embedded.

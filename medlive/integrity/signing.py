@@ -96,9 +96,7 @@ class SecretKey:
     def parse(cls, text: str, password: str | None) -> "SecretKey":
         """Parse a secret key's file, or its base64 line alone.
 
-        Args:
-            text: The text.
-            password: What it is encrypted with; ignored for a key that is not encrypted (`minisign -W`).
+        `password` is ignored for a key that is not encrypted (`minisign -W`).
 
         Raises:
             BadKey: If it is not a key, is damaged, or needs another password.
@@ -162,11 +160,7 @@ def check_signature(
 ) -> str:
     """Check a signature and return its trusted comment.
 
-    Args:
-        data: What is signed.
-        signature_text: The text of the signature's file.
-        key: The key that must have signed.
-        untrusted_comment: The comment outside the signature that it must have; None accepts any.
+    `untrusted_comment` is the comment outside the signature that it must have; None accepts any.
 
     Raises:
         BadSignature: If the signature is not valid.
@@ -195,8 +189,7 @@ def check_signature(
 def public_key_of(given: PublicKey | str | Path | None) -> PublicKey | None:
     """Return the public key that a user gave.
 
-    Args:
-        given: A parsed key, a path, or a text: the path of an existing file, or a key itself. None gives None.
+    `given` is a parsed key, a path, or a text: the path of an existing file, or a key itself. None gives None.
 
     Raises:
         BadInput: If the file cannot be read.

@@ -177,8 +177,7 @@ _PAYMENT: ContextVar[_Payment | None] = ContextVar("payment", default=None)
 async def pay_again(usage: Usage | None) -> None:
     """Charge an HTTP request that brought nothing usable, and reserve another one for the same call.
 
-    Args:
-        usage: What the request took; None: nothing, as far as is known.
+    `usage` is what the request took; None: nothing, as far as is known.
 
     Raises:
         BudgetSpent: If the budget of the surrounding `Budget.pay` is spent; without one there is no limit.

@@ -81,13 +81,8 @@ async def fetch_snapshot(
 ) -> Fetched:
     """Fetch a version, or "latest", from an address or a folder into `<out>/medlive-<version>/`.
 
-    Args:
-        source: An http(s) address, or a folder's path.
-        version: An ISO week such as 2026.W47, or "latest".
-        out: The folder of the snapshots.
-        public_key: The key that must have signed it; None accepts any.
-        progress: Called with the bytes fetched so far and in all.
-        pause: Seconds before a failed request is repeated, doubled each time.
+    `source` is an http(s) address or a folder, `version` an ISO week such as 2026.W47 or "latest". `pause` is the
+    seconds before a failed request is repeated, doubled each time.
 
     Raises:
         UsageError, BadInput: If the version or the source is not valid, or the version is not published there.

@@ -125,12 +125,7 @@ def publish(
 ) -> Published:
     """Copy a snapshot to a target and update latest.json, feed, page and errata; same files are not sent again.
 
-    Args:
-        prepared: The snapshot.
-        target: Where to publish it.
-        place: How the target is named on its pages.
-        dry_run: Whether to only check and list what would be sent.
-        progress: Called with the bytes sent so far and in all.
+    `place` is how the target is named on its pages; `dry_run` only checks and lists what would be sent.
 
     Raises:
         CheckFailed: If the target has other bytes of this version, a version that cannot be read or is of another

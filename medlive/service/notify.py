@@ -20,11 +20,7 @@ Event = Literal["step_failed", "circuit_open", "released"]
 async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:
     """Send a message to every place that is configured; the kinds of those places.
 
-    Args:
-        section: The places; none by default.
-        event: What happened.
-        week: The ISO week that it is about.
-        text: A sentence; its first line is the subject of the e-mail.
+    The first line of `text` is the subject of the e-mail.
 
     Raises:
         ServiceUnavailable: if a place cannot be reached or refuses; the others were still tried.

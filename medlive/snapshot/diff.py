@@ -116,10 +116,7 @@ _CRITERION_CONTENT: Final = ("criterion_id", "position", "criterion", "axis", "p
 def diff_snapshots(old: Path, new: Path, *, limit: int | None = None) -> SnapshotDiff:
     """Compare two snapshots; memory grows only with what is listed. Neither folder is verified.
 
-    Args:
-        old: The folder of the older snapshot.
-        new: The folder of the newer one.
-        limit: The most cases of each kind to list.
+    At most `limit` cases of each kind are listed.
 
     Raises:
         BadInput: If a folder holds no snapshot, or rows that are invalid or out of order.

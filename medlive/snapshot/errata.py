@@ -151,9 +151,7 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
 def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> Errata:
     """Load an errata file.
 
-    Args:
-        path: The file.
-        public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
+    `public_key` must have signed it, in `errata.json.minisig` beside it; None skips this check.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -198,10 +196,7 @@ def read_errata(data: bytes, signature: bytes | None, name: str, public_key: "Pu
 def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str] | None) -> Path:
     """Write `errata.json` and its signature, each file as a whole; return the path.
 
-    Args:
-        folder: The folder of the snapshots.
-        errata: The errata.
-        sign: Signs the file's bytes; None removes a signature of other bytes.
+    `sign` signs the file's bytes; None removes a signature of other bytes.
 
     Raises:
         BadInput: If the folder cannot be written.

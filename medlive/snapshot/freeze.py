@@ -91,12 +91,8 @@ def write_snapshot(
 ) -> FrozenSnapshot:
     """Build `<out_root>/medlive-<version>/`; an existing folder is never changed.
 
-    Args:
-        rows: The cases, in the order of their ids (by code points).
-        meta: What the snapshot states besides its rows.
-        out_root: The folder of the snapshots.
-        entries: The ledgers' entries; None: they are empty.
-        sign: Signs SHA256SUMS; given exactly when `meta.signing` names its key.
+    `rows` are in the order of their ids (by code points); without `entries` the ledgers are empty. `sign` signs
+    SHA256SUMS, and is given exactly when `meta.signing` names its key.
 
     Raises:
         UsageError: If `meta` is inconsistent, or its version is not an ISO week.

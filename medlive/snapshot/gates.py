@@ -201,13 +201,7 @@ class CaseFacts:
 
 
 def fact_hits(case_id: str, facts: CaseFacts, *, publishable_only: bool) -> list[GateHit]:
-    """Find the reasons beside its rows to keep a case out.
-
-    Args:
-        case_id: The case.
-        facts: What is known of it.
-        publishable_only: Whether the release takes publishable cases only.
-    """
+    """Find the reasons beside its rows to keep a case out."""
     hits = []
     if facts.withdrawn is not None:
         hits.append(GateHit(Gate.WITHDRAWN, case_id, f"withdrawn: {facts.withdrawn}"))
@@ -233,15 +227,7 @@ def release_hits(
     by_language: Mapping[str, int] = MappingProxyType({}),
     minimum_by_language: Mapping[str, int] = MappingProxyType({}),
 ) -> list[GateHit]:
-    """Find every reason why a release may not be published.
-
-    Args:
-        provenance: How its cases were made.
-        cases: How many cases it has.
-        minimum: How many it must have.
-        by_language: How many it has in each language.
-        minimum_by_language: How many it must have in each language.
-    """
+    """Find every reason why a release may not be published."""
     hits = []
     for engine, what in (
         ("rules", "the rules engine, which makes no clinical judgement"),

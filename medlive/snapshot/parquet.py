@@ -115,15 +115,8 @@ def find_difference(
 ) -> str | None:
     """Find the first row at which a parquet file and its JSON Lines differ.
 
-    Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's.
-
-    Args:
-        source: The parquet file.
-        twin: The JSON Lines.
-        fields: The columns.
-        canary: What the file's metadata must state.
-        rows: The number of rows expected.
-        max_bytes: The most that the columns may claim to unpack to.
+    Texts are read as dictionaries, and unpacked only once their lengths are known to be the twin's. `canary` is
+    what the file's metadata must state, `max_bytes` the most that the columns may claim to unpack to.
 
     Returns:
         The row, from 1, and what differs; None if nothing does.

@@ -84,10 +84,8 @@ class CaseRows(NamedTuple):
 def group_rows(cases: RowReader, criteria: RowReader, on_orphan: Callable[[int, Row], None]) -> Iterator[CaseRows]:
     """Join both files by case.
 
-    Args:
-        cases: The rows of the cases, in the order of their ids.
-        criteria: The rows of the criteria, in the order of their cases' ids.
-        on_orphan: Called with the line number and row of each criterion without a case.
+    Both are in the order of their cases' ids; `on_orphan` gets the line number and row of each criterion without a
+    case.
     """
     remaining = iter(criteria)
     head = next(remaining, None)

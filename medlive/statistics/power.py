@@ -60,13 +60,9 @@ def _standard_normals(power: float, alpha: float) -> float:
 def cases_for_pair(difference: float, spread: float, *, power: float = 0.8, alpha: float = 0.05) -> int:
     """Cases on which a paired comparison finds a true difference with this probability.
 
-    (z_{1-α/2} + z_power)² σ² / d², and z²_{1-α/2} / 2 more for Student's quantile (Guenther 1981).
-
-    Args:
-        difference: The true difference of means, in the scores' unit, not 0.
-        spread: The standard deviation of the difference by case.
-        power: The probability to find it.
-        alpha: The two-sided level; that of Holm's first step is alpha over the number of pairs.
+    (z_{1-α/2} + z_power)² σ² / d², and z²_{1-α/2} / 2 more for Student's quantile (Guenther 1981). `spread` is the
+    standard deviation of the difference by case, in the scores' unit; `alpha` is two-sided, that of Holm's first
+    step being alpha over the number of pairs.
 
     Raises:
         ValueError: If alpha and power are not in (0, 1), or power is not above alpha.

@@ -182,11 +182,8 @@ async def load_listing(
 async def load_page(session: AsyncSession, listing: Listing[R], where: Filter, **place: Any) -> Page[R]:
     """A page of the rows of a filter: the first, or what lies next to a key.
 
-    Args:
-        session: Of the database.
-        listing: The table.
-        where: Which rows.
-        place: `sort`, `descending` (True), the key `after` or `before` which the page lies, `size` (50 rows).
+    `place` holds `sort`, `descending` (True), the key `after` or `before` which the page lies, and `size` (50
+    rows).
 
     Raises:
         UsageError: for a wrong sort or key.

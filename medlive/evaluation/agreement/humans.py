@@ -167,9 +167,7 @@ def _similar_names(raters: Iterable[str]) -> list[str]:
 def read_humans(*paths: Path, items: Mapping[str, Place] | None = None) -> HumanRatings:
     """Read human ratings in medlive's own format, K-QA's CSV of physicians, or FRANK's JSON.
 
-    Args:
-        paths: The files.
-        items: The criteria of a run's item ids (`sheets.places_of`).
+    `items` has the criteria of a run's item ids (`sheets.places_of`).
 
     Raises:
         BadInput: If there are invalid lines, which it lists, no ratings, or ratings that contradict each other.

@@ -117,11 +117,7 @@ def compare_judges(
 ) -> Judges:
     """Compare the judges of runs, each model's under every judge.
 
-    Args:
-        runs: Run folders; one graded by several judges, or several with the same answers.
-        judges: The judges, as in `load_graded`; () for all but those that `settle` made.
-        draws: Bootstrap draws.
-        seed: Seed of the draws.
+    `judges` are named as in `load_graded`; () for all but those that `settle` made.
 
     Raises:
         UsageError: If fewer than two judges graded the same answers, or two runs are of the same model and judge.

@@ -320,12 +320,7 @@ def compare_graders(
 ) -> GraderPair:
     """Compare two gradings on the cases with the same question, criteria and answer.
 
-    Args:
-        first: A graded run.
-        second: A graded run.
-        top: The k of the overlap; by default a tenth of the cases.
-        draws: Bootstrap draws.
-        seed: Seed of the draws.
+    `top` is the k of the overlap; by default a tenth of the cases.
 
     Raises:
         UsageError: If the runs have no such case.

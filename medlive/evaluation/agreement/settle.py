@@ -58,11 +58,8 @@ def settle(
 ) -> Settled:
     """Settle a run's criteria, and write what is new; the same files again add nothing.
 
-    Args:
-        run_dir: A run that two judges graded.
-        judges: The two, as in `load_graded`; () where the run has just two.
-        human: Files of people's ratings, such as a study's export (`humans.read_humans`).
-        adjudicator: The rater who decides where raters differ.
+    `judges` are two, named as in `load_graded`; () where the run has just two. `human` are files of people's
+    ratings, such as a study's export (`humans.read_humans`), and `adjudicator` decides where raters differ.
 
     Raises:
         UsageError: If there are not two judges, or the adjudicator has no ratings.

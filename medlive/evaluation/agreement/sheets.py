@@ -79,12 +79,7 @@ def write_sheets(
 ) -> Sheets:
     """Write a sheet for each rater, with the same cases, and `how-to-rate.txt` in English and Chinese.
 
-    Args:
-        run_dir: The run whose answers are rated.
-        folder: Where to write.
-        raters: The raters' names.
-        sample: How many of the answered cases to draw; by default all.
-        seed: Seed of the sample and the order.
+    `sample` is how many of the answered cases to draw, by default all; `seed` is that of the sample and the order.
 
     Raises:
         UsageError: If there is no rater, a duplicate name, or no answer.
@@ -155,14 +150,8 @@ def put_sheets(
 ) -> Sheets:  # fmt: skip
     """Write a guide and each rater's sheet to a folder. Raises the errors of `write_sheets`.
 
-    Args:
-        folder: Where to write.
-        raters: The raters' names.
-        guide: The guide's file in this package.
-        columns: The sheet's columns.
-        cases: Each case's rows; rater, number and case are added, and long texts are only in the first row.
-        seed: Seed of the order.
-        mix: Whether to draw the order of a case's rows too.
+    `cases` has each case's rows; rater, number and case are added, and long texts are only in the first row. `mix`
+    draws the order of a case's rows too.
     """
     paths = _paths(folder, raters)
     sheets = {path: _rows(rater, cases, seed, mix) for rater, path in paths.items()}

@@ -110,13 +110,8 @@ def make_bundle(
 ) -> dict[str, bytes]:  # fmt: skip
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
 
-    Args:
-        run: The graded run.
-        answers: Include answers and grades, so that others can score and grade again.
-        draws: Bootstrap draws, 1 to `MOST_DRAWS`.
-        seed: Seed of the draws.
-        errata: How errata were handled and what they affect.
-        key: The key to sign with.
+    With `answers` it includes answers and grades, so that others can score and grade again; `draws` is 1 to
+    `MOST_DRAWS`.
 
     Raises:
         UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
@@ -209,11 +204,7 @@ def bundled_run(
 def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int) -> dict[str, Any]:
     """Make `scores.json`: both metrics with intervals, bounds and rates, rounded to `DIGITS` places.
 
-    Args:
-        run: The bundle's run (`bundled_run`).
-        errata: The bundle's errata record; with mode "apply" the cases and criteria in it are left out.
-        draws: Bootstrap draws.
-        seed: Seed of the draws.
+    `run` is of `bundled_run`; with mode "apply" the cases and criteria in `errata` are left out.
 
     Raises:
         CheckFailed: If errata leave no case.

@@ -61,15 +61,8 @@ def rank_bundles(
     """Rank verified bundles, those with the same cases, template and grader together.
 
     A model is ranked once, with the first of its bundles. What one entry leaves out as withdrawn is left out for
-    all entries of its ranking.
-
-    Args:
-        reports: The verified bundles.
-        metric: The score to rank by.
-        draws: Bootstrap draws.
-        seed: Seed of the draws.
-        errata: "apply" also leaves out what locally known errata withdraw.
-        most_unscored: Bundles with a larger share of cases without a score are not ranked.
+    all entries of its ranking. With `errata` "apply" what locally known errata withdraw is left out too; bundles
+    with a larger share of cases without a score than `most_unscored` are not ranked.
     """
     unranked: list[tuple[BundleReport, str]] = []
     seen: dict[object, tuple[str, object]] = {}

@@ -102,12 +102,8 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     """Read a run with the verdicts of one grader.
 
     A verdict about an answer or a criterion that has changed since does not count; of several verdicts of one
-    judge on the same thing the last one does.
-
-    Args:
-        path: The run's folder.
-        judge: The judge's digest, a prefix of it, or the judge's model if only one judge has it. By default the
-            judge with the most current verdicts, of equals the one that wrote last.
+    judge on the same thing the last one does. `judge` is a digest, a prefix of it, or the judge's model if only
+    one judge has it. By default it is the judge with the most current verdicts, of equals the one that wrote last.
 
     Raises:
         UsageError: If the judge did not grade here.

@@ -55,11 +55,8 @@ def changes_md(
 ) -> Iterator[str]:
     """Yield `CHANGES.md` in pieces: revised and withdrawn cases in full, added ones in full up to MOST_ADDED.
 
-    Args:
-        meta: The snapshot.
-        numbers: Section of a ledger → how many entries it has.
-        added: The counts of the added cases alone.
-        entries: Returns the changes of a kind, in order; not called for more than MOST_ADDED added cases.
+    `numbers` has for each section of a ledger how many entries it has, `added` the counts of the added cases
+    alone; `entries` is not called for more than MOST_ADDED added cases.
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
     yield f"# Changes in medlive {meta.version} {since}\n"
@@ -85,10 +82,7 @@ def changes_md(
 def readme(meta: SnapshotMeta, counts: Counts, rows: str) -> str:
     """Return `README.md`: the dataset card, its front matter as the Hugging Face hub and `datasets` read it.
 
-    Args:
-        meta: The snapshot.
-        counts: Its counts.
-        rows: A digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
+    `rows` is a digest of the rows as data/cases.jsonl and data/criteria.jsonl hold them.
     """
     span, months = by_span(counts.by_month, MOST_ROWS)
     if span == "month":

@@ -185,13 +185,8 @@ def _erratum_entry(erratum: Erratum, place: Place) -> _Entry:
 def index_html(releases: Sequence[Release], place: Place, *, errata: Errata | None, key: str | None) -> bytes:
     """Return `index.html`: every version with its files and digests, the errata, and how to verify and load.
 
-    The page needs no script and no other host.
-
-    Args:
-        releases: The published versions.
-        place: Where they are.
-        errata: The published errata; None if there are none.
-        key: The file name of the public key there; None if there is none.
+    The page needs no script and no other host. `key` is the file name of the public key there; None if there is
+    none.
     """
     ordered = _newest_first(releases)
     listed = errata.entries[::-1] if errata is not None else ()

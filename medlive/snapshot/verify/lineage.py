@@ -34,13 +34,6 @@ def check_lineage(manifest: Manifest, faults: Faults) -> None:
 def check_parent(root: Path, manifest: Manifest, ledgers: Ledgers, parent: Path, faults: Faults) -> None:
     """Compare a snapshot with its parent.
 
-    Args:
-        root: The snapshot's folder.
-        manifest: Its manifest.
-        ledgers: Its ledgers.
-        parent: The parent's folder.
-        faults: Where differences are added.
-
     Raises:
         OSError: If a file of either folder cannot be read.
         TooLong: If a file or line is longer than a snapshot's can be.
