@@ -10,6 +10,10 @@ from typing import Any
 import psycopg
 import pytest
 from procrastinate import App
+from procrastinate.exceptions import ConnectorException
+from procrastinate.jobs import Job, Status
+from procrastinate.manager import JobManager
+from psycopg import OperationalError
 from sqlalchemy import text
 
 from medlive.clock import now
@@ -269,9 +273,18 @@ async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
         if attempts < 3:
             raise DatabaseUnavailable("the connection was lost")
 
+    finish, ends = JobManager.finish_job, []
+
+    async def lose_the_first(self: JobManager, job: Job, status: Status, delete_job: bool) -> None:
+        ends.append(status)
+        if len(ends) == 1:
+            raise ConnectorException from OperationalError("the connection was lost")
+        await finish(self, job, status, delete_job)
+
+    monkeypatch.setattr(JobManager, "finish_job", lose_the_first)
     async with open_app(database).open_async() as app, asyncio.timeout(60):
         await run_step_job(app, database, {STEP: step}, Queue.RELEASE, "freeze", "2026.W47")
-        assert (attempts, await app.job_manager.list_jobs_async()) == (3, [])
+        assert (attempts, len(ends), await app.job_manager.list_jobs_async()) == (3, 2, [])
 
 
 async def test_a_step_is_done_here_unless_a_worker_serves_its_queue_and_once(database: Database) -> None:
