@@ -112,6 +112,14 @@ def test_the_samples_are_decided_as_a_careful_reader_would(loop: Loop, samples: 
     assert len(lost) <= (1 - KEPT_SHARE) * expected, f"{len(lost)} of {expected} honest cases lost\n{report}"
 
 
+def test_the_kind_is_asked_of_cases_alone(loop: Loop) -> None:
+    query = """
+        SELECT DISTINCT c.outcome, a.curation_id IS NOT NULL FROM curations AS c
+        LEFT JOIN agent_calls AS a ON a.curation_id = c.id AND a.task = 'rubric.classify'
+    """
+    assert set(loop.instance.rows(query)) == {("kept", True), ("held", True), ("rejected", False)}
+
+
 def test_thread_show_tells_what_the_database_holds(loop: Loop, samples: list[SampleThread]) -> None:
     places = loop.instance.places()
     kept = next(name for name, place in places.items() if place[0] == "kept")
