@@ -77,7 +77,7 @@ def _create(connection: Connection, role: str) -> None:
     # Roles belong to the server: another database may make the same one at the same time.
     connection.execute(
         text(
-            f"DO $$ BEGIN CREATE ROLE {role} NOLOGIN; "
+            f"DO $$ BEGIN IF to_regrole('{role}') IS NULL THEN CREATE ROLE {role} NOLOGIN; END IF; "
             "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         )
     )

@@ -19,7 +19,7 @@ OURS = {name: service for name, service in COMPOSE["services"].items() if servic
 
 
 def test_it_runs_its_services_from_one_image() -> None:
-    assert set(OURS) == {"migrate", "scheduler", "worker", "backup", "web", "rooms", "metrics"}
+    assert set(OURS) == {"migrate", "scheduler", "worker", "backup", "embed", "web", "rooms", "metrics"}
     assert set(COMPOSE["services"]) - set(OURS) == {"postgres"}
     assert len({str(service["build"]) for service in OURS.values()}) == 1
     assert (ROOT / OURS["web"]["build"]["dockerfile"]).is_file()
@@ -79,7 +79,7 @@ def test_everything_is_probed_or_ends_and_the_web_is_not_the_owner() -> None:
     users = {name: s["environment"].get("MEDLIVE_DATABASE_USER", "medlive") for name, s in OURS.items()}
     web = dict.fromkeys(("web", "rooms", "metrics"), "web")
     owners = dict.fromkeys(("migrate", "backup"), "medlive")
-    assert users == {**owners, **dict.fromkeys(("scheduler", "worker"), "worker"), **web}
+    assert users == {**owners, **dict.fromkeys(("scheduler", "worker", "embed"), "worker"), **web}
 
 
 def test_only_this_machine_reaches_the_web_port_and_no_password_is_written_down() -> None:
@@ -99,9 +99,10 @@ def test_the_image_copies_what_exists_and_installs_what_is_there() -> None:
     assert {"pyproject.toml", "medlive", "migrations", "config"} <= set(copied)
     assert int(dict(steps)["USER"][0]) > 0
     assert dict(steps)["ENTRYPOINT"] == ["[medlive]"]
-    extras = re.search(r"\.\[([\w,]+)\]", " ".join(w for k, words in steps if k == "RUN" for w in words))
+    (extras,) = (words[0].removeprefix("EXTRAS=") for k, words in steps if k == "ARG" and "EXTRAS" in words[0])
+    assert OURS["web"]["build"]["args"]["EXTRAS"] == f"${{MEDLIVE_EXTRAS:-{extras}}}"
     declared = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert [extra for extra in extras.group(1).split(",") if f"\n{extra} = [" not in declared] == []
+    assert [extra for extra in extras.split(",") if f"\n{extra} = [" not in declared] == []
 
 
 def _steps() -> list[tuple[str, list[str]]]:

@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -105,7 +106,8 @@ def test_the_kustomization_names_every_manifest() -> None:
 
 @pytest.mark.parametrize("path", sorted((DEPLOY / "systemd").glob("*.env")), ids=lambda path: path.stem)
 def test_every_unit_runs_a_command_of_the_program(path: Path) -> None:
-    settings = dict(line.split("=", 1) for line in path.read_text().splitlines() if not line.startswith("#"))
+    # As a shell reads it, for deploy/README.md's `run_as`.
+    settings = dict(word.split("=", 1) for word in shlex.split(path.read_text(), comments=True))
     read_command(settings["COMMAND"].split())
 
 
