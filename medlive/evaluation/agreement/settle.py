@@ -132,10 +132,11 @@ def _people(
 def settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
-    raters = [rater for rater in ratings.raters if rater != adjudicator]
-    codes = np.array([[code_of(ratings.verdicts[p].get(r)) for r in raters] for p in places], dtype=np.int_)
+    codes = np.array(
+        [[code_of(ratings.verdicts[p].get(r)) for r in ratings.raters] for p in places], dtype=np.int_
+    )
     decisions = np.array([code_of(ratings.verdicts[p].get(adjudicator or "")) for p in places], dtype=np.int_)
-    found = agreed_codes(codes.reshape(len(places), len(raters)), decisions)
+    found = agreed_codes(codes.reshape(len(places), len(ratings.raters)), decisions)
     return {place: bool(code == MET) for place, code in zip(places, found.tolist(), strict=True) if code != ABSENT}
 
 

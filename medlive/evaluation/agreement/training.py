@@ -166,16 +166,15 @@ def _lines(
             c.id: _why_not(case.case_id, c.id, grades.get(c.id), withdrawn) if first is run else _SAME
             for c in case.criteria
         }
-        for part in grader.parts([c for c in case.criteria if not why[c.id]]):
-            why |= _faults(grader, Work(case, answer, part), grades)
-            rest = tuple(c for c in part if not why[c.id])
-            if rest and not (faults := _faults(grader, work := Work(case, answer, rest), grades)):
-                said = {"role": "assistant", "content": _reply(grader.mode, rest, grades)}
-                yield Line(
-                    [*render(grader.request(work)), said], len(rest), sum(grades[c.id].met is True for c in rest)
-                )
-            elif rest:
+        for whole in grader.parts([c for c in case.criteria if not why[c.id]]):
+            part = whole
+            while part and (faults := _faults(grader, Work(case, answer, part), grades)):
                 why |= faults
+                part = tuple(c for c in part if c.id not in faults)
+            if part:
+                request = grader.request(Work(case, answer, part))
+                said = {"role": "assistant", "content": _reply(grader.mode, part, grades)}
+                yield Line([*render(request), said], len(part), sum(grades[c.id].met is True for c in part))
         left += [LeftOut(run.run.path.name, _model(run), case.case_id, cid, why[cid]) for cid in why if why[cid]]
 
 

@@ -114,27 +114,34 @@ def test_what_is_withdrawn_unreleased_repeated_or_unreadable_is_left_out(runs: l
     # The same answers as a1's by another model, and verdicts without words to show for them.
     twin = made_run(made_cases(4), tmp_path / "twin", "f6", 0.5, missing=False, words=8)
     bare = made_run(made_cases(4), tmp_path / "bare", "g7", 0.5, missing=False, words=88)
-    for run in (secret, twin, bare):
+    on_file = replace(made_cases(4), origin="livemedbench", name="cases.json")
+    file = made_run(on_file, tmp_path / "file", "h8", 0.5, missing=False, words=96)
+    for run in (secret, twin, bare, file):
         for name in ("mild", "strict"):
             graded_by(name, run, lambda _, c: c.id == "k0")
     log = (bare / GRADES).read_text().replace('"quote":"rest the knee"', '"quote":""').replace("先休息", "")
     (bare / GRADES).write_text(log)
-    for run in (secret, twin, bare):
+    for run in (secret, twin, bare, file):
         settle(run, ("mild", "strict"))
     out = tmp_path / "out"
-    manifest = export_training([*runs, secret, twin, bare], out, WITHDRAWN, validation=["b2"], test=["a1"])
+    manifest = export_training([*runs, secret, twin, bare, file], out, WITHDRAWN, validation=["b2"], test=["a1"])
     why = manifest["left_out"]
     assert why["its snapshot is not released"] == 20
     assert why["another run in these files has the same answer"] == 20
-    # Of the five runs whose answers are their own, a case of five criteria and a criterion of another.
-    assert why["withdrawn"] == 5 * 5 + 5
+    # Of the five runs whose answers are their own, a case of five criteria and a criterion of another; on a file
+    # of cases nobody knows which.
+    assert why["withdrawn"] == 5 * 5 + 5 + 5
     assert why["the grader's reader refuses the reply: met without words of the answer to show for it"] == 3
+    assert why["a criterion of its case was withdrawn, and the file of cases does not tell which"] == 5
+    # Every criterion of every answer is in a line or left out.
+    lines = sum(manifest["files"][f"{split}.jsonl"]["criteria"] for split in SPLITS)
+    assert lines + manifest["files"]["left_out.jsonl"]["lines"] == 8 * 4 * 5
     written = "".join((out / f"{split}.jsonl").read_text() for split in SPLITS)
     assert open_run(runs[0]).cases[1].narrative not in written
     assert open_run(runs[0]).cases[2].narrative in written
     splits = {run["model"]: run["split"] for run in manifest["runs"]}
     assert splits == {"a1": "test", "b2": "validation", "e5": None} | dict.fromkeys(
-        ("c3", "d4", "f6", "g7"), "train"
+        ("c3", "d4", "f6", "g7", "h8"), "train"
     )
     with pytest.raises(UsageError, match="no run is on released cases"):
         export_training([secret], out, NOTHING)
