@@ -44,6 +44,7 @@ def bundle(
     with_answers: Annotated[
         bool, Option("--with-answers/--without-answers", help="Include answers and verdicts.")
     ] = True,
+    protocols: Annotated[Path | None, Option(metavar="PATH", help="Include what protocol all found.")] = None,
     judge: JudgeOption = None,
     *,
     errata: Errata,
@@ -66,7 +67,8 @@ def bundle(
     for note in run.notes:
         say(f"{run_dir}: {note}")
     found = _errata(run, errata)
-    files = make_bundle(run, answers=with_answers, draws=draws, seed=seed, errata=found, key=key)
+    how: dict[str, Any] = {"draws": draws, "seed": seed, "protocols": protocols, "key": key}
+    files = make_bundle(run, answers=with_answers, errata=found, **how)
     if (secret := find_secret(files, os.environ)) is not None:
         raise UsageError(f"{secret[0]} holds the value of {secret[1]}, and a bundle would publish it")
     write_bundle(files, out)

@@ -20,14 +20,18 @@ from medlive.evaluation.bundles.files import (
     BUNDLE,
     CASES,
     EVIDENCE_FILE,
+    FINDINGS,
+    PROTOCOLS,
     RUN,
     SCORES,
     checksums,
     encode_document,
     encode_row,
+    rounded,
     row_with_canary,
     trusted_comment,
 )
+from medlive.evaluation.bundles.protocols import bundled_protocols
 from medlive.evaluation.bundles.public import public_answer, public_grade, public_info
 from medlive.evaluation.model import Answer, EvaluationCase, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, CasesUse, RunFolder, RunInfo, TemplateUse
@@ -46,8 +50,6 @@ UNTRUSTED_COMMENT: Final = "signature of a medlive bundle"
 MOST_DRAWS: Final = 10_000
 SCORES_VERSION: Final = 2
 """The `format_version` of `scores.json`; version 1 had other intervals."""
-DIGITS: Final = 6
-"""Decimal places in `scores.json`, few enough to be equal on all machines."""
 _NOWHERE: Final = Path(os.devnull, "bundle")
 """The run folder of a bundle, which must not exist: only the bundle's content is scored."""
 
@@ -106,12 +108,12 @@ class BundleInfo(_Frozen):
 
 def make_bundle(
     run: GradedRun, *, answers: bool = True, draws: int = 1000, seed: int = 0, errata: tuple[ErrataMode, RunErrata]
-    | None = None, key: "SecretKey | None" = None,
+    | None = None, protocols: Path | None = None, key: "SecretKey | None" = None,
 ) -> dict[str, bytes]:  # fmt: skip
     """Make the files of a run's bundle, by name; the same bytes for the same run, options and key.
 
     With `answers` it includes answers and grades, so that others can score and grade again; `draws` is 1 to
-    `MOST_DRAWS`.
+    `MOST_DRAWS`; `protocols` is the folder of `protocol all`, whose results about this run alone are included.
 
     Raises:
         UsageError: If nothing is graded, the run is raw, or `draws` is out of range.
@@ -135,6 +137,12 @@ def make_bundle(
         files[GRADES] = b"".join(encode_row(row_with_canary(grade, canary)) for grade in rows[1])
         if (evidence := run.run.evidence()) is not None:
             files[EVIDENCE_FILE] = evidence.data()
+    if protocols is not None:
+        if not answers:
+            raise UsageError("the results of protocols are verified by the answers, which are left out")
+        document, findings = bundled_protocols(scored_part(scored_run, errata_row), protocols)
+        files[PROTOCOLS] = encode_document(document)
+        files[FINDINGS] = b"".join(encode_row(row_with_canary(row, canary)) for row in findings)
     public = None if key is None else key.public
     bundle_info = BundleInfo(
         code_version=__version__, numpy=np.__version__, model=info.model, template=info.template,
@@ -201,6 +209,13 @@ def bundled_run(
     )
 
 
+def scored_part(run: GradedRun, errata: Mapping[str, Any] | None) -> GradedRun:
+    """The run without what a bundle's errata record leaves out. Raises KeyError, TypeError, CheckFailed."""
+    if errata is None or errata["mode"] != ErrataMode.APPLY.value:
+        return run
+    return replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
+
+
 def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, seed: int) -> dict[str, Any]:
     """Make `scores.json`: both metrics with intervals, bounds and rates, rounded to `DIGITS` places.
 
@@ -210,8 +225,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
         CheckFailed: If errata leave no case.
         KeyError, TypeError: If `errata` is not an errata record.
     """
-    if errata is not None and errata["mode"] == ErrataMode.APPLY.value:
-        run = replace(run, run=without(run.run, errata_from_record(run.run.cases, errata)))
+    run = scored_part(run, errata)
     found: dict[str, Any] = {}
     for metric in (Metric.PAPER, Metric.PUBLISHED):
         table = score_runs([run], metric=metric, draws=draws, seed=seed)
@@ -229,7 +243,7 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
         "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
         "warnings": list(table.warnings),
     }  # fmt: skip
-    return {name: _rounded(value) for name, value in (scores | found).items()}
+    return {name: rounded(value) for name, value in (scores | found).items()}
 
 
 def errata_from_record(cases: tuple[EvaluationCase, ...], row: Mapping[str, Any]) -> RunErrata:
@@ -248,14 +262,6 @@ def errata_of(cases: tuple[EvaluationCase, ...], withdrawn: set[str], criteria: 
 def _estimate(one: Estimate) -> dict[str, Any]:
     names = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over")
     return dict(zip(names, astuple(one), strict=True))
-
-
-def _rounded(value: Any) -> Any:
-    if isinstance(value, float):
-        return round(value, DIGITS) + 0.0  # turns -0.0 into 0.0
-    if isinstance(value, Mapping):
-        return {key: _rounded(item) for key, item in value.items()}
-    return [_rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def case_digest(case: EvaluationCase) -> str:

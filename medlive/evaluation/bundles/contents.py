@@ -122,10 +122,13 @@ def files(state: Verification, out: Faults) -> None:
     out.extend(state.packing_faults)
     full = state.info is None or state.info.answers
     wanted = {*bundle_files.ALWAYS, SUMS, *(bundle_files.ANSWERS if full else ())}
+    if full and state.files.keys() & bundle_files.OF_PROTOCOLS:
+        wanted |= bundle_files.OF_PROTOCOLS
     for name in sorted(wanted - state.files.keys()):
         out.add(name, "a file", "none")
     # A later step checks whether evidence must be present.
-    for name in sorted(state.files.keys() - wanted - {SIGNATURE, *([EVIDENCE_FILE] if full else [])}):
+    may = {SIGNATURE, *([EVIDENCE_FILE] if full else [])}
+    for name in sorted(state.files.keys() - wanted - may):
         out.add(name, _NO_FILE, "a file")
 
 

@@ -19,6 +19,7 @@ from pydantic import BaseModel, ValidationError
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.bundles.public import is_count
+from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
@@ -35,13 +36,19 @@ ANSWERS: Final = (GRADES, RESPONSES)
 """Also in a bundle, unless it was made without answers."""
 EVIDENCE_FILE: Final = EVIDENCE
 """Also in the bundle of an open-book run with answers."""
+PROTOCOLS: Final = "protocols.json"
+FINDINGS: Final = "findings.jsonl"
+OF_PROTOCOLS: Final = frozenset({PROTOCOLS, FINDINGS})
+"""Both also in a bundle with the results of protocols."""
+DIGITS: Final = 6
+"""Decimal places of results, few enough to be equal on all machines."""
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
 MOST_BUNDLE: Final = 2**29
 """The most bytes of a bundle, which is held in memory several times."""
 MOST_DOCUMENT: Final = 16 * 1024 * 1024
 """The most bytes of a document or a row, which take up to fifty times as much memory when parsed."""
-_KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, SUMS, SIGNATURE})
+_KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, *OF_PROTOCOLS, SUMS, SIGNATURE})
 _ONLY: Final = "only the files of a bundle"
 _FRAME: Final = 10_000
 """The most bytes that an archive adds to its files."""
@@ -52,7 +59,7 @@ _DAMAGED: Final = (
 )  # fmt: skip
 """What zipfile raises for files that are not archives, are damaged, or need a password."""
 Shape = TypeVar("Shape", bound=BaseModel)
-Row = TypeVar("Row", Answer, Grade)
+Row = TypeVar("Row", Answer, Grade, Finding)
 
 
 def encode_document(value: Any) -> bytes:
@@ -66,7 +73,7 @@ def encode_row(row: Mapping[str, Any]) -> bytes:
     return canonical_json(row).encode("utf-8", "backslashreplace") + b"\n"
 
 
-def row_with_canary(row: Answer | Grade, canary: str | None) -> dict[str, Any]:
+def row_with_canary(row: Answer | Grade | Finding, canary: str | None) -> dict[str, Any]:
     """A row with the snapshot's canary, so that a copy of the log alone can be recognised."""
     return row.row() | ({} if canary is None else {CANARY: canary})
 
@@ -256,6 +263,15 @@ def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
     if {field: value for field, value in one.row().items() if field in row} != row:
         raise ValueError("unknown fields or invalid values")
     return one
+
+
+def rounded(value: Any) -> Any:
+    """The value with its numbers at `DIGITS` places."""
+    if isinstance(value, float):
+        return round(value, DIGITS) + 0.0  # turns -0.0 into 0.0
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
 
 
 def through_json(value: Any) -> Any:

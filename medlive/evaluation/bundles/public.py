@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from medlive.errors import UsageError
+from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import KEYS_BELONG, RunInfo, leaves, names_secret
 
@@ -27,14 +28,19 @@ def public_info(info: RunInfo) -> RunInfo:
     Raises UsageError if a parameter looks like a secret or contains a login or a path: parameters define the run,
     so they cannot be removed.
     """
-    for place, value in leaves(info.parameters):
+    check_public(info.parameters)
+    asked_as = None if info.asked_as is None else public_name(info.asked_as)
+    public = {"endpoint": None, "snapshots": None, "model": public_name(info.model), "asked_as": asked_as}
+    return info.model_copy(update=public)
+
+
+def check_public(parameters: Mapping[str, Any]) -> None:
+    """Raises UsageError if a parameter looks like a secret or contains a login or a path."""
+    for place, value in leaves(parameters):
         private = isinstance(value, str) and _PRIVATE.search(value)
         if names_secret(place) or private:
             why = "looks like a secret" if names_secret(place) else "contains a login or a path"
             raise UsageError(f"the parameter {place} {why}, and a bundle would publish it", hint=KEYS_BELONG)
-    asked_as = None if info.asked_as is None else public_name(info.asked_as)
-    public = {"endpoint": None, "snapshots": None, "model": public_name(info.model), "asked_as": asked_as}
-    return info.model_copy(update=public)
 
 
 def public_answer(answer: Answer) -> Answer:
@@ -45,9 +51,20 @@ def public_answer(answer: Answer) -> Answer:
 
 def public_grade(grade: Grade) -> Grade:
     """Remove machine names from the reason and everything but numbers from the usage of a grade."""
-    reason = next((text for prefix, text in _NO_REPLY.items() if grade.reason.startswith(prefix)), grade.reason)
     grader, model = public_name(grade.grader), public_name(grade.model)
-    return replace(grade, reason=reason, grader=grader, model=model, usage=_numbers(grade.usage))
+    return replace(
+        grade, reason=_public_reason(grade.reason), grader=grader, model=model, usage=_numbers(grade.usage)
+    )
+
+
+def public_finding(finding: Finding) -> Finding:
+    """The same of a protocol's finding, whose judge's name is part of its key and stays."""
+    reason, usage = _public_reason(finding.reason), _numbers(finding.usage)
+    return replace(finding, reason=reason, grader=public_name(finding.grader), usage=usage)
+
+
+def _public_reason(reason: str) -> str:
+    return next((text for prefix, text in _NO_REPLY.items() if reason.startswith(prefix)), reason)
 
 
 def _numbers(usage: Mapping[str, Any]) -> dict[str, Any]:

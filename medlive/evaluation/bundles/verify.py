@@ -19,9 +19,21 @@ from medlive.evaluation.bundles.bundle import (
     bundled_run,
     cases_jsonl,
     errata_from_record,
+    scored_part,
 )
 from medlive.evaluation.bundles.contents import Verification, require
-from medlive.evaluation.bundles.files import BUNDLE, EVIDENCE_FILE, RUN, SCORES, encode_document, encode_row
+from medlive.evaluation.bundles.files import (
+    BUNDLE,
+    EVIDENCE_FILE,
+    FINDINGS,
+    PROTOCOLS,
+    RUN,
+    SCORES,
+    encode_document,
+    encode_row,
+)
+from medlive.evaluation.bundles.protocols import check_protocols
+from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import CaseSet
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_run, write_whole
@@ -93,6 +105,22 @@ def rates(state: Verification, out: Faults) -> None:
     """Check that recomputed rates equal the bundle's."""
     if (recomputed := _recompute(state, out)) is not None:
         _compare(recomputed, require(state.scores, SCORES), {"rates"}, out)
+
+
+def protocols(state: Verification, out: Faults) -> None:
+    """Check that what judges said about the run is as they replied, and comes to the results of the protocols."""
+    if not state.files.keys() & bundle_files.OF_PROTOCOLS:
+        return
+    info, run = require(state.info, BUNDLE), graded(state)
+    declared = bundle_files.parse_document(state.require_file(PROTOCOLS), PROTOCOLS, out)
+    rows = bundle_files.rows(state.require_file(FINDINGS), FINDINGS, Finding, info.canary, out)
+    if declared is None or rows is None:
+        return
+    if any(number >= _RESTS for number in state.failed):
+        raise Skip("an earlier step that the results depend on failed")
+    errata = None if state.errata is None else state.errata.model_dump(mode="json")
+    if unverifiable := check_protocols(scored_part(run, errata), declared, rows, out):
+        state.add_note(f"{unverifiable} of {len(rows)} findings have no stored reply to check them against")
 
 
 def _compare(recomputed: Mapping[str, Any], declared: Mapping[str, Any], fields: Set[str], out: Faults) -> None:
@@ -217,6 +245,7 @@ STEPS: Final[tuple[tuple[str, Callable[[Verification, Faults], None]], ...]] = (
     ("everything left out is in the snapshot's errata", errata),
     ("the recomputed scores are equal to the printed digit", scores),
     ("the recomputed rates of unanswered, ungraded, truncated and refused are equal", rates),
+    ("what judges said in protocols matches their replies, and comes to the same results", protocols),
 )
 """The steps, in order: a reviewer checks completeness by counting."""
 

@@ -6,6 +6,7 @@ import random
 import shutil
 import stat
 import zipfile
+from copy import deepcopy
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,20 +16,27 @@ import pytest
 from typer.testing import CliRunner
 
 from medlive.cli.main import build
+from medlive.digest import canonical_json
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.asking.run import run_model
 from medlive.evaluation.bundles.bundle import make_bundle
-from medlive.evaluation.bundles.files import ANSWERS, archive, write_bundle
+from medlive.evaluation.bundles.files import ANSWERS, FINDINGS, PROTOCOLS, archive, encode_document, write_bundle
 from medlive.evaluation.bundles.leaderboard import rank_bundles
 from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.model import Mode
+from medlive.evaluation.protocols.checklist import Checklist
+from medlive.evaluation.protocols.cross_examination import CrossExamine
+from medlive.evaluation.protocols.model import Subject
+from medlive.evaluation.protocols.pairwise import Pairwise
+from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import GRADES, RESPONSES, ModelUse
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.integrity.checks import Trust
 from medlive.integrity.folder import SIGNATURE
 from medlive.integrity.signing import SecretKey, generate
+from medlive.llm.engine import Request
 from medlive.snapshot.errata import Errata, Erratum, WithdrawalKind, write_errata_file
 from tests.support.bundles import DRAWS, FORGERIES, Room, both, made_room, sealed
 from tests.support.releases import case, release
@@ -46,7 +54,7 @@ def room(tmp_path_factory: pytest.TempPathFactory) -> Room:
 
 def test_a_bundle_verifies_and_its_score_is_equation_1(room: Room) -> None:
     report = room.verify(room.files)
-    assert [s.state.value for s in report.steps] == ["skipped"] + ["passed"] * 12
+    assert [s.state.value for s in report.steps] == ["skipped"] + ["passed"] * 13
     assert (report.ok, report.complete, report.trust) == (True, True, Trust.NOT_SIGNED)
     points = {c.id: c.points for one in room.cases.cases for c in one.criteria}
     by_case: dict[str, list[tuple[float, bool | None]]] = {}
@@ -63,6 +71,73 @@ def test_a_bundle_verifies_and_its_score_is_equation_1(room: Room) -> None:
     assert (scores["rates"]["unanswered"], scores["rates"]["truncated"], scores["rates"]["ungraded"]) == (1, 1, 1)
     assert "cases.jsonl" not in room.files
     assert not any(b"Drink" in data for name, data in room.files.items() if name not in ANSWERS)
+
+
+def said(request: Request) -> str:
+    """A judge's reply to a protocol's question, other ones about other answers; one of them none."""
+    inputs = request.inputs
+    if "questions" in inputs:
+        yes = "yes" if "Drink" in inputs["text"] else "unknown"
+        return json.dumps({"answers": [{"id": one["id"], "answer": yes} for one in inputs["questions"]]})
+    if "count" in inputs:
+        return json.dumps({"questions": ["Is rest advised?", f"Is {len(inputs['text'])} its length?"]})
+    score = 1 + len(str(inputs["reference"])) % 5
+    unclear = request.round == 2_000 and "0003" in str(inputs["question"])
+    return "No score." if unclear else json.dumps({"reasoning": "Why.", "score": score})
+
+
+async def test_what_protocols_found_is_verified_from_the_replies(room: Room, tmp_path: Path) -> None:
+    material = [Subject.of(room.run)]
+    for protocol in (Checklist(), CrossExamine(), Pairwise()):
+        if protocol.fits(material):
+            judge = Judge(said, model=f"judge of {protocol.name}")
+            done = await run_protocol(protocol, material, tmp_path, judge, max_retries=0)
+            assert done.settled > 1
+    # A reply about another model's same answer, as a folder of several runs holds it.
+    log = tmp_path / "cross-examination.jsonl"
+    log.write_text(log.read_text().replace("ml-0000000000000006", "ml-0000000000000001"))
+    files = make_bundle(room.run, draws=DRAWS, protocols=tmp_path)
+    assert room.verify(files).complete
+    document = json.loads(files[PROTOCOLS])
+    assert [one["protocol"] for one in document["protocols"]] == ["coverage", "checklist", "cross-examination"]
+    assert [one["judge"] and one["judge"]["model"] for one in document["protocols"]][1] == "judge of checklist"
+    rows = [json.loads(line) for line in files[FINDINGS].splitlines()]
+    scored = next(place for place, row in enumerate(rows) if row["value"] and "score" in row["value"])
+    failed = next(place for place, row in enumerate(rows) if row["value"] is None)
+    better, unpinned = deepcopy(document), deepcopy(document)
+    better["protocols"][1]["figures"] = {"cand-1": 1.0}
+    unpinned["protocols"][1]["judge"]["pinned"] = False
+
+    def forged(place: int = 0, change: dict[str, Any] | None = None, **other: Any) -> Any:
+        changed = [row | (change or {}) if place == n else row for n, row in enumerate(rows)]
+        text = "".join(canonical_json(row) + "\n" for row in other.get("rows", changed)).encode()
+        found = {**files, FINDINGS: text, PROTOCOLS: encode_document(other.get("document", document))}
+        return room.verify(
+            sealed({name: data for name, data in found.items() if name not in other.get("less", ())})
+        )
+
+    assert forged().ok
+    for report, words in (
+        (forged(scored, {"value": {"reasoning": "Why.", "score": 5}}), "another value"),
+        (forged(scored, {"value": None, "reason": "score: no"}), "a usable reply that is ungraded"),
+        (forged(failed, {"reason": ""}), "an ungraded question without a reason"),
+        (forged(scored, {"part": "round 9"}), "another case, part or task"),
+        (forged(scored, {"grader": "other"}), "tables[0]"),
+        (forged(scored, {"key": "sha256:0"}), "one finding of each question"),
+        (forged(scored, {"raw": "", "value": {"score": "much"}}), "valid replies"),
+        (forged(rows=[*rows, rows[0]]), "one finding of each question"),
+        (forged(rows=[row for row in rows if row["task"] != "controller.answers"]), "protocols"),
+        (forged(document=better), "protocols[1].figures.cand-1"),
+        (forged(document=unpinned), "valid replies"),
+        (forged(document={"protocols": 1}), "valid replies"),
+    ):
+        assert [step.number for step in report.failed] == [14], words
+        assert any(words in str(finding) for finding in report.failed[0].findings), report.failed[0].findings
+    assert forged(less=[FINDINGS]).failed[0].number == 2
+    with pytest.raises(UsageError, match="no judge's reply"):
+        make_bundle(room.run, protocols=tmp_path / "none")
+    with pytest.raises(UsageError, match="left out"):
+        make_bundle(room.run, answers=False, protocols=tmp_path)
 
 
 def test_what_shows_nothing_and_what_no_snapshot_holds_is_no_entry(room: Room, tmp_path: Path) -> None:
