@@ -362,7 +362,7 @@ async def _run(
         install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
         # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
         stalled_worker_timeout=NEVER_S, additional_context={**works, _CLAIMS: claims},
-        abort_job_polling_interval=ABORT_POLL_S,
+        abort_job_polling_interval=ABORT_POLL_S, fetch_job_polling_interval=HEARTBEAT_S,
     )  # fmt: skip
     running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
     try:
