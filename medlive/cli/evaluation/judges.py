@@ -68,6 +68,10 @@ def _show(found: "Judges") -> None:
             "undecided",
         ]
         print_figures(columns, rows, f"{first} and {second}, with 95 % intervals over cases")
+    rows = pick(found.cases, "model first second spearman kendall mean_absolute_difference spearman.n")
+    tops = [one.top and f"{one.top.shared} of {one.top.k}" for one in found.cases]
+    columns = ["model", "first", "second", "Spearman", "Kendall", "mean |difference|", "cases", "same best"]
+    print_figures(columns, [[*row, top] for row, top in zip(rows, tops, strict=True)], "scores of a model's cases")
     rows = pick(found.scores, "model judge score score.n rank")
     print_figures(["model", "judge", "score", "cases", "rank"], rows, "models under each judge, on common cases")
     if found.rankings:

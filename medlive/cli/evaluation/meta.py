@@ -26,7 +26,6 @@ class Others:
     """What else the grading is compared with."""
 
     baseline: Annotated[list[Path] | None, Option(help="Scores by case: a file, or a run of judge-direct.")] = None
-    against: Annotated[list[Path] | None, Option(help="The same answers in a run that another graded.")] = None
     judge: Annotated[str | None, Option(help="The grader, by digest or model.")] = None
 
 
@@ -49,7 +48,6 @@ def meta(
     *,
     people: People,
     others: Others,
-    top: Annotated[int | None, Option(min=1, help="k of the top-k overlap [a tenth of the cases].")] = None,
     draws: Annotated[int, Option(min=100, max=100_000, help="Bootstrap draws.")] = 1000,
     seed: Annotated[int, Option(min=0, help="Of the bootstrap, and of a sheet's order.")] = 0,
     sheets: Sheets,
@@ -58,7 +56,7 @@ def meta(
     out: Annotated[Path | None, Option(help="A folder to write meta.json into.")] = None,
     replace: ReplaceOption = False,
 ) -> None:
-    """Compare a run's grading with people, with a direct judge, with other graders and with itself.
+    """Compare a run's grading with people, with a direct judge and with itself.
 
     With --sheet it writes blank sheets for people to rate on, with --quality it reads those about the cases.
     """
@@ -79,7 +77,7 @@ def meta(
     else:
         found = meta_run(
             run_dir, human=people.human or (), adjudicator=people.adjudicator, judge=others.judge,
-            baselines=others.baseline or (), against=others.against or (), top=top, draws=draws, seed=seed,
+            baselines=others.baseline or (), draws=draws, seed=seed,
         )  # fmt: skip
     if file is not None:
         write_whole(file, json_bytes(found.as_json()))
@@ -98,7 +96,7 @@ def _check_options(
         return
     if sheets.rater or sheets.sample or sheets.about != "answers":
         raise UsageError("--rater, --sample and --about belong to --sheet")
-    if quality and any((people.human, people.adjudicator, others.baseline, others.against, others.judge)):
+    if quality and any((people.human, people.adjudicator, others.baseline, others.judge)):
         raise UsageError("--quality is about the cases alone: leave what compares answers out")
 
 
@@ -184,15 +182,6 @@ def _show(found: Any) -> None:
             [[v.method, v.judge, v.pearson, format_p(v.pearson.p), v.spearman, v.pearson.n, v.mean, v.mean_people,
               v.gain] for v in found.cases],
             "case scores against people's mean",
-        )  # fmt: skip
-    if found.graders:
-        names = "criteria.equal criteria.ac1 criteria.equal.n spearman kendall mean_absolute_difference"
-        print_figures(
-            ["graders", "equal", "AC1", "n", "Spearman", "Kendall", "mean |difference|", "top-k", "cases"],
-            [[f"{g.criteria.first} / {g.criteria.second}", *row, g.top and f"{g.top.shared} of {g.top.k}",
-              g.mean_absolute_difference.n]
-             for g, row in zip(found.graders, pick(found.graders, names), strict=True)],
-            "graders of the same answers",
         )  # fmt: skip
     if found.repeated is not None:
         names = "stability.rounds stability.criteria stability.unanimous equal ac1 score_range"

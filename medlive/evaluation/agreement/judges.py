@@ -3,7 +3,7 @@
 A run that two judges graded is a dual judge (seed 001 §4.1); docs/protocols.md has worked figures.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import combinations
@@ -17,8 +17,7 @@ from medlive.evaluation.agreement.reliability import (
     Codes,
     PairAgreement,
     agree,
-    codes_of,
-    comparable,
+    code_of,
     grader_name,
     grader_of,
     mean_of,
@@ -28,7 +27,7 @@ from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, cluste
 from medlive.evaluation.runs.folder import GRADES, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.statistics.bootstrap import Estimate, Floats, estimate, no_estimate, weight_chunks, with_interval
-from medlive.statistics.correlation import LEAST, kendall, spearman
+from medlive.statistics.correlation import LEAST, Correlation, Kind, correlate, kendall, spearman
 
 SETTLED: Final = "settled: "
 """Begins the name of a grading that `settle` made of two others."""
@@ -44,6 +43,28 @@ class GroupAgreement:
     pair: PairAgreement
     undecided: int
     """Criteria of the group that only one of the judges decided, or neither."""
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
+
+    k: int
+    shared: int
+
+
+@dataclass(frozen=True, slots=True)
+class CaseScores:
+    """Two judges' scores of one model's cases (Equation 1), on those that both graded whole."""
+
+    model: str
+    first: str
+    second: str
+    spearman: Correlation
+    kendall: Correlation
+    mean_absolute_difference: Estimate
+    top: Overlap | None
+    """Of the best tenth of the cases."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +123,7 @@ class Judges:
     models: tuple[str, ...]
     judges: tuple[str, ...]
     criteria: tuple[GroupAgreement, ...]
+    cases: tuple[CaseScores, ...]
     scores: tuple[ModelScore, ...]
     rankings: tuple[Ranking, ...]
     notes: tuple[str, ...]
@@ -125,21 +147,27 @@ def compare_judges(
     models = gradings(runs, judges)
     names = list(dict.fromkeys(name for by_judge in models.values() for name in by_judge))
     criteria: list[GroupAgreement] = []
+    cases: list[CaseScores] = []
+    notes: list[str] = []
     for first, second in combinations(names, 2):
-        both = [(by[first], by[second]) for by in models.values() if first in by and second in by]
-        criteria += _by_group(first, second, both, partial(estimate, draws=draws, seed=seed))
+        both = {model: (by[first], by[second]) for model, by in models.items() if first in by and second in by}
+        criteria += _by_group(first, second, both.values(), partial(estimate, draws=draws, seed=seed))
+        for model, (a, b) in both.items():
+            cases.append(_case_scores(model, first, second, a, b, draws, seed))
+            if unlike := len(a.run.cases) - len(comparable(a, b)):
+                notes.append(f"{model}: {unlike} cases have no answer, or another one or another rubric; left out")
     if not criteria:
         raise UsageError(
             "no answer is graded by two of the judges", hint="medlive eval grade RUN --grader asks another judge"
         )
-    notes = [
+    notes += [
         f"{model} is not graded by {', '.join(set(names) - set(by))}: left out of scores and ranks"
         for model, by in models.items()
         if set(by) < set(names)
     ]
     whole = {model: by for model, by in models.items() if set(by) == set(names)}
     scores, rankings = _rankings(whole, names, draws, seed) if whole else ((), ())
-    return Judges(tuple(models), tuple(names), tuple(criteria), scores, rankings, tuple(notes))
+    return Judges(tuple(models), tuple(names), tuple(criteria), tuple(cases), scores, rankings, tuple(notes))
 
 
 def gradings(runs: Sequence[Path], judges: Sequence[str]) -> dict[str, dict[str, GradedRun]]:
@@ -173,7 +201,7 @@ def is_judge(grader: Grader, wanted: str) -> bool:
 
 
 def _by_group(
-    first: str, second: str, both: Sequence[tuple[GradedRun, GradedRun]], estimate_fn: Callable[..., Estimate]
+    first: str, second: str, both: Collection[tuple[GradedRun, GradedRun]], estimate_fn: Callable[..., Estimate]
 ) -> Iterator[GroupAgreement]:
     """The agreement on all criteria, by sign and by axis; a case's criteria are drawn together over all models."""
     cases = [comparable(a, b) for a, b in both]
@@ -199,6 +227,50 @@ def _groups(criteria: Sequence[EvaluationCriterion]) -> dict[str, Callable[[Eval
         "all": lambda _: True, "positive": lambda c: c.points > 0, "negative": lambda c: c.points < 0,
     }  # fmt: skip
     return found | {axis: partial(lambda axis, c: c.axis == axis, axis) for axis in axes}
+
+
+def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
+    """The cases that both runs have with the same question, criteria and answer."""
+    asked = [
+        {
+            case.case_id: (case.question, case.criteria, run.answers[case.case_id].digest)
+            for case in run.run.cases
+            if case.case_id in run.answers
+        }
+        for run in (first, second)
+    ]
+    return [c for c in first.run.cases if c.case_id in asked[0] and asked[0][c.case_id] == asked[1].get(c.case_id)]
+
+
+def codes_of(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
+    """The code of every criterion."""
+    codes = [code_of(run.verdicts(case.case_id).get(c.id)) for case in cases for c in case.criteria]
+    return np.array(codes, dtype=np.int_)
+
+
+def _case_scores(
+    model: str, first: str, second: str, a: GradedRun, b: GradedRun, draws: int, seed: int
+) -> CaseScores:
+    """How alike two judges score a model's cases."""
+    scored = scores_of(a), scores_of(b)
+    cases = [case for case in comparable(a, b) if case.case_id in scored[0].keys() & scored[1].keys()]
+    ids, clusters = [case.case_id for case in cases], _clusters(cases)
+    x, y = (np.array([of[case_id] for case_id in ids]) for of in scored)
+    return CaseScores(
+        model, first, second,
+        spearman=correlate(Kind.SPEARMAN, x, y, clusters=clusters, draws=draws, seed=seed),
+        kendall=correlate(Kind.KENDALL, x, y, clusters=clusters, draws=draws, seed=seed),
+        mean_absolute_difference=mean_of(np.abs(x - y), clusters, draws=draws, seed=seed),
+        top=_overlap(ids, x, y),
+    )  # fmt: skip
+
+
+def _overlap(ids: list[str], a: Floats, b: Floats) -> Overlap | None:
+    if not ids:
+        return None
+    k = max(1, len(ids) // 10)
+    best = [{ids[i] for i in sorted(range(len(ids)), key=lambda i: (-s[i], ids[i]))[:k]} for s in (a, b)]
+    return Overlap(k, len(best[0] & best[1]))
 
 
 def _clusters(cases: Sequence[EvaluationCase]) -> Codes:

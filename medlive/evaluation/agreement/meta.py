@@ -1,4 +1,4 @@
-"""Meta-evaluation of a run's grading against people, a direct judge, other graders, and itself.
+"""Meta-evaluation of a run's grading against people, a direct judge, and itself.
 
 docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 """
@@ -6,7 +6,6 @@ docs/meta.md says what each figure is; `meta.json` is `Meta.as_json`.
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from itertools import combinations
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,12 +20,10 @@ from medlive.evaluation.agreement.reliability import (
     MET,
     NOT_MET,
     Codes,
-    GraderPair,
     Panel,
     Reliability,
     Repeated,
     code_of,
-    compare_graders,
     grader_name,
     grader_of,
     mean_of,
@@ -39,7 +36,7 @@ from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.log import some
-from medlive.evaluation.runs.folder import GRADES, open_run, read_grades
+from medlive.evaluation.runs.folder import open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
@@ -96,7 +93,6 @@ class Meta:
     criteria: Reliability | None
     cases: tuple[CaseLevel, ...]
     repeated: Repeated | None
-    graders: tuple[GraderPair, ...]
     draws: int
     seed: int
     notes: tuple[str, ...]
@@ -108,10 +104,9 @@ class Meta:
 
 def meta_run(
     run_dir: Path, *, human: Path | Sequence[Path] = (), adjudicator: str | None = None, judge: str | None = None,
-    baselines: Sequence[Path] = (), against: Sequence[Path] = (), top: int | None = None, draws: int = DRAWS, seed:
-    int = 0,
+    baselines: Sequence[Path] = (), draws: int = DRAWS, seed: int = 0,
 ) -> Meta:  # fmt: skip
-    """Evaluate the grading of a run; all judges of the run itself are always compared.
+    """Evaluate the grading of a run.
 
     Args:
         run_dir: The graded run.
@@ -119,8 +114,6 @@ def meta_run(
         adjudicator: The rater who decided disagreements; counts for nothing else.
         judge: The grader, as in `load_graded`.
         baselines: Runs judged by `judge_direct` or files of scores by case, besides the run's own `direct.jsonl`.
-        against: Folders with the same answers, graded by others.
-        top: See `compare_graders`.
         draws: Bootstrap draws.
         seed: Seed of the draws.
 
@@ -142,14 +135,13 @@ def meta_run(
         coverage = Coverage(**counts, cases_scored_by_people=len(truth), people_scores=how if truth else "none")
         ways = {"rubric": (name, scores_of(run)), **_baselines(run_dir, baselines, notes)}
         levels = _levels(truth, ways, notes, draws, seed) if truth else ()
-    graders = _graders(run, against, notes, top=top, draws=draws, seed=seed)
     rounds = read_rounds(run_dir, judge=grader.judge) if (run_dir / REPEATS).exists() else None
     again = None if rounds is None else repeated(run, rounds, draws=draws, seed=seed)
-    if people is None and again is None and not graders:
+    if people is None and again is None:
         raise UsageError(
-            f"{run_dir} has one grader with one round: nothing to compare",
-            hint="--human FILE compares with people, --against RUN with another grader, "
-            "medlive eval grade --repeats with itself",
+            f"{run_dir} has no ratings and one round of its grader: nothing to compare",
+            hint="--human FILE compares with people, medlive eval grade --repeats with itself, "
+            "medlive eval judges compare with another grader",
         )
     info = run.run.info
     about = {
@@ -157,8 +149,8 @@ def meta_run(
         "cases": info.cases.name, "cases_digest": info.cases.digest, "n": len(run.run.cases),
     }  # fmt: skip
     described = None if people is None else _about(people, adjudicator)
-    return Meta(about, {**asdict(grader), "name": name}, described, coverage, criteria, levels, again, graders,
-                draws, seed, tuple(notes))  # fmt: skip
+    grading = {**asdict(grader), "name": name}
+    return Meta(about, grading, described, coverage, criteria, levels, again, draws, seed, tuple(notes))
 
 
 def _read_people(files: Sequence[Path], adjudicator: str | None, run: GradedRun) -> HumanRatings | None:
@@ -367,23 +359,3 @@ def _levels(
         )  # fmt: skip
         found.append(level)
     return tuple(found)
-
-
-def _graders(
-    run: GradedRun, against: Sequence[Path], notes: list[str], *, top: int | None, draws: int, seed: int
-) -> tuple[GraderPair, ...]:
-    """Compare every pair of gradings: this one, the run's other judges', and those of other folders."""
-    path = run.run.path
-    judges = dict.fromkeys(grade.judge for grade in read_grades(path / GRADES)[0])
-    gradings = [run, *(load_graded(path, judge=other) for other in judges if other != grader_of(run).judge)]
-    for folder in against:
-        gradings.append(load_graded(folder))
-        grader_of(gradings[-1])
-    pairs = tuple(compare_graders(a, b, top=top, draws=draws, seed=seed) for a, b in combinations(gradings, 2))
-    for pair in pairs:
-        if pair.unlike:
-            notes.append(
-                f"{pair.criteria.first} and {pair.criteria.second}: {pair.unlike} cases have different answers or "
-                "rubrics; left out"
-            )
-    return pairs

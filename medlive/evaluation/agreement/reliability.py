@@ -1,4 +1,4 @@
-"""Agreement of a grader with people, with other graders and with itself: by pair of raters, pooled, by case.
+"""Agreement of a grader with people and with itself: by pair of raters, pooled, by case.
 
 An item counts for two raters if both decided. A grader's reply without a verdict is invalid: wrong for macro-F1,
 and not counted for AC1, kappa and rates (docs/method.md §3).
@@ -15,13 +15,11 @@ from numpy.typing import NDArray
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.repeats import Rounds, Stability, stability
-from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.scoring.graded import GradedRun, Grader
 from medlive.evaluation.scoring.metrics import CaseState, Metric, case_score
 from medlive.statistics import agreement
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, Floats, estimate, no_estimate, ratio_of
-from medlive.statistics.correlation import Correlation, Kind, correlate
 
 MET: Final = 0
 NOT_MET: Final = 1
@@ -267,30 +265,6 @@ def _strictness(panel: Panel, grader: Codes, estimate_fn: EstimateFn) -> Strictn
 
 
 @dataclass(frozen=True, slots=True)
-class Overlap:
-    """The overlap of two graders' k highest-scoring cases; equal scores are ordered by case id."""
-
-    k: int
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class GraderPair:
-    """Two graders of the same answers."""
-
-    criteria: PairAgreement
-    """On the criteria that both graders decided."""
-    spearman: Correlation
-    kendall: Correlation
-    pearson: Correlation
-    mean_difference: Estimate
-    mean_absolute_difference: Estimate
-    top: Overlap | None
-    unlike: int
-    """Cases left out because the graders had different answers or rubrics."""
-
-
-@dataclass(frozen=True, slots=True)
 class Repeated:
     """The stability of one grader over its rounds."""
 
@@ -315,57 +289,6 @@ def scores_of(run: GradedRun, met: Mapping[str, Mapping[str, bool | None]] | Non
     return found
 
 
-def compare_graders(
-    first: GradedRun, second: GradedRun, *, top: int | None = None, draws: int = 1000, seed: int = 0
-) -> GraderPair:
-    """Compare two gradings on the cases with the same question, criteria and answer.
-
-    `top` is the k of the overlap; by default a tenth of the cases.
-
-    Raises:
-        UsageError: If the runs have no such case.
-    """
-    cases = comparable(first, second)
-    if not cases:
-        raise UsageError(f"{first.run.path} and {second.run.path} have no answer in common")
-    one, two = grader_name(grader_of(first)), grader_name(grader_of(second))
-    names = (one, two) if one != two else (f"{one} (1)", f"{two} (2)")
-    clusters = np.repeat(np.arange(len(cases)), [len(case.criteria) for case in cases])
-    codes = codes_of(first, cases), codes_of(second, cases)
-    scored = scores_of(first), scores_of(second)
-    ids = [case.case_id for case in cases if case.case_id in scored[0].keys() & scored[1].keys()]
-    a, b = (np.array([s[case_id] for case_id in ids]) for s in scored)
-    return GraderPair(
-        agree(*names, *codes, clusters, partial(estimate, draws=draws, seed=seed)),
-        spearman=correlate(Kind.SPEARMAN, a, b, draws=draws, seed=seed),
-        kendall=correlate(Kind.KENDALL, a, b, draws=draws, seed=seed),
-        pearson=correlate(Kind.PEARSON, a, b, draws=draws, seed=seed),
-        mean_difference=mean_of(a - b, draws=draws, seed=seed),
-        mean_absolute_difference=mean_of(np.abs(a - b), draws=draws, seed=seed),
-        top=_overlap(ids, a, b, top),
-        unlike=len(first.run.cases) - len(cases),
-    )
-
-
-def comparable(first: GradedRun, second: GradedRun) -> list[EvaluationCase]:
-    """The cases that both runs have with the same question, criteria and answer."""
-    asked = [
-        {
-            case.case_id: (case.question, case.criteria, run.answers[case.case_id].digest)
-            for case in run.run.cases
-            if case.case_id in run.answers
-        }
-        for run in (first, second)
-    ]
-    return [c for c in first.run.cases if c.case_id in asked[0] and asked[0][c.case_id] == asked[1].get(c.case_id)]
-
-
-def codes_of(run: GradedRun, cases: Sequence[EvaluationCase]) -> Codes:
-    """The code of every criterion."""
-    codes = [code_of(run.verdicts(case.case_id).get(c.id)) for case in cases for c in case.criteria]
-    return np.array(codes, dtype=np.int_)
-
-
 def mean_of(values: Floats, clusters: Codes | None = None, *, draws: int = 1000, seed: int = 0) -> Estimate:
     """The mean of one value per case; `clusters` as `cluster_numbers` gives them."""
     if not len(values):
@@ -386,14 +309,6 @@ def grader_of(run: GradedRun) -> Grader:
 def grader_name(grader: Grader) -> str:
     """The grader's name in tables."""
     return f"{grader.model} ({grader.mode}, {grader.judge.removeprefix('sha256:')[:8]})"
-
-
-def _overlap(ids: list[str], a: Floats, b: Floats, top: int | None) -> Overlap | None:
-    if not ids:
-        return None
-    k = min(len(ids), top if top is not None else max(1, len(ids) // 10))
-    best = [{ids[i] for i in sorted(range(len(ids)), key=lambda i: (-s[i], ids[i]))[:k]} for s in (a, b)]
-    return Overlap(k, len(best[0] & best[1]))
 
 
 def repeated(run: GradedRun, rounds: Rounds, *, draws: int = 1000, seed: int = 0) -> Repeated | None:

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from medlive.cli.main import build
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.agreement import reliability as panels
+from medlive.evaluation.agreement.judges import compare_judges
 from medlive.evaluation.agreement.meta import Meta, meta_run
 from medlive.evaluation.asking.run import import_answers
 from medlive.evaluation.grading.direct import DIRECT, judge_direct, read_direct
@@ -274,24 +275,31 @@ async def test_graders_beside_each_other_and_one_with_itself(run: Path, tmp_path
     assert again.equal.n == N * 3 - len(INVALID | FAILED)
     assert 0 < (again.equal.value or 0) < 1
     assert again.equal.value == pytest.approx(again.stability.agreement)
-    (pair,) = found.graders
-    assert pair.criteria.equal.value == 0
-    assert pair.criteria.equal.n == N * 3 - len(INVALID | FAILED)
+    judges = compare_judges([run], draws=100)
+    pair = judges.criteria[0].pair
+    assert pair.equal.value == 0
+    assert pair.equal.n == N * 3 - len(INVALID | FAILED)
     whole = sorted({c for c, _ in TRUTH} - {c for c, _ in INVALID | FAILED})
     points = {"k0": 5.0, "k1": -4.0, "k2": 3.0}
     ours, theirs = (
         np.array([min(1, max(0, sum(w for k, w in points.items() if GRADER[c, k] is met) / 8)) for c in whole])
         for met in (True, False)
     )
-    assert pair.spearman.value == pytest.approx(spearman(ours, theirs))
-    assert pair.kendall.value == pytest.approx(kendall(ours, theirs))
-    assert pair.mean_absolute_difference.value == pytest.approx(np.abs(ours - theirs).mean())
-    assert pair.top.k == 1
+    (cases,) = judges.cases
+    assert cases.spearman.value == pytest.approx(spearman(ours, theirs))
+    assert cases.kendall.value == pytest.approx(kendall(ours, theirs))
+    assert cases.mean_absolute_difference.value == pytest.approx(np.abs(ours - theirs).mean())
+    assert cases.top is not None
+    assert cases.top.k == 1
+    # The first judge's verdicts in a folder of their own, whose log has lines that are no grades.
     other = await graded(tmp_path / "other")
     with (other / "grades.jsonl").open("a") as log:
         log.write('{"judge": "nobody"}\n{"judge": [1]}\n')
-    against = meta_run(other, against=[run], draws=100)
-    assert against.graders[0].criteria.equal.value == 0
+    with pytest.raises(UsageError, match="are both cand"):
+        compare_judges([other, run])
+    whole_log = (run / "grades.jsonl").read_text().splitlines(keepends=True)
+    (run / "grades.jsonl").write_text("".join(row for row in whole_log if json.loads(row)["mode"] == "rubric"))
+    assert compare_judges([other, run], draws=100).criteria[0].pair.equal.value == 0
 
 
 def place_of_text(criterion: str) -> tuple[str, str]:
