@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
 
-from medlive.errors import ConfigError
+from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
@@ -331,8 +331,7 @@ def validate_section(model: type[Section], name: str, values: Mapping[str, Any])
     try:
         return model.model_validate(values)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise ConfigError(f"{name}.{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+        raise ConfigError(f"{name}.{first_fault(exc)}") from exc
 
 
 def describe(loaded: Loaded) -> list[tuple[str, Any, str]]:

@@ -5,9 +5,12 @@ exception through: `raise ... from exc`.
 """
 
 from datetime import datetime
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from medlive.redaction import hide_secrets
+
+if TYPE_CHECKING:
+    from pydantic import ValidationError
 
 
 class MedliveError(Exception):
@@ -33,6 +36,12 @@ def describe(error: BaseException) -> str:
     if isinstance(error, MedliveError):
         return error.message
     return hide_secrets(f"{type(error).__name__}: {str(error).partition(chr(10))[0]}")
+
+
+def first_fault(exc: "ValidationError", whole: str = "the whole") -> str:
+    """Where a schema finds the first fault, `whole` for all of the value, and what is wrong there."""
+    error = exc.errors(include_url=False, include_input=False, include_context=False)[0]
+    return f"{'.'.join(map(str, error['loc'])) or whole}: {error['msg']}"
 
 
 class CheckFailed(MedliveError):

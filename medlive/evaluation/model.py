@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, Self, get_type_hints
 from pydantic import StrictBool, TypeAdapter, ValidationError
 
 from medlive.digest import digest_json, digest_text
-from medlive.errors import EndpointUnavailable
+from medlive.errors import EndpointUnavailable, first_fault
 
 if TYPE_CHECKING:
     import numpy as np
@@ -159,8 +159,7 @@ class LogRow:
         try:
             parsed: Self = _adapter(cls)[0].validate_python(row)
         except ValidationError as exc:
-            first = exc.errors(include_url=False)[0]
-            raise ValueError(f"{'.'.join(map(str, first['loc']))}: {first['msg']}") from exc
+            raise ValueError(first_fault(exc)) from exc
         return parsed
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal, Self
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated
+from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, first_fault
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_models, missing_models
 
@@ -189,9 +189,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     try:
         manifest = IndexManifest.model_validate_json(text)
     except ValidationError as exc:
-        first = exc.errors()[0]
-        cause = f"{'.'.join(map(str, first['loc']))}: {first['msg']}" if first["loc"] else first["msg"]
-        raise IndexCorrupt(f"{place} is not a valid index manifest: {cause}", hint=HINT) from exc
+        raise IndexCorrupt(f"{place} is not a valid index manifest: {first_fault(exc)}", hint=HINT) from exc
     expected = index_digest(manifest.parameters, manifest.corpus_digests, manifest.dense)
     if manifest.index_digest != expected:
         raise IndexCorrupt(

@@ -14,6 +14,7 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from medlive import errors
 from medlive.errors import CallerRefused, CircuitOpen, ConfigError, EndpointUnavailable, RequestRefused
 from medlive.llm.budget import Budget, BudgetSpent
 from medlive.llm.circuit import circuit_of
@@ -361,5 +362,4 @@ def read_as(
 
 def first_fault(exc: ValidationError) -> str:
     """The first of the faults that a reply's schema finds, and where it is."""
-    error = exc.errors(include_url=False, include_input=False)[0]
-    return f"{'.'.join(str(part) for part in error['loc']) or 'the reply'}: {error['msg']}"
+    return errors.first_fault(exc, "the reply")

@@ -2,11 +2,11 @@
 
 from collections.abc import Collection
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.log import read_bytes
 
 Shape = TypeVar("Shape", bound=BaseModel)
@@ -105,9 +105,7 @@ def read_json(path: Path, shape: type[Shape], name: str) -> Shape:
     try:
         return shape.model_validate_json(read_bytes(path))
     except ValidationError as exc:
-        first: Any = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadInput(f"{path} is not a {name} of medlive: {place}: {first['msg']}") from exc
+        raise BadInput(f"{path} is not a {name} of medlive: {first_fault(exc)}") from exc
 
 
 def read_meta(path: Path, judges: Collection[str] | None = None) -> MetaFile:

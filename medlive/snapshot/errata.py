@@ -20,7 +20,7 @@ from pydantic import (
     model_validator,
 )
 
-from medlive.errors import BadInput, CheckFailed
+from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
@@ -140,9 +140,7 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     try:
         errata = Errata.model_validate_json(data)
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False, include_context=False)[0]
-        place = ".".join(str(part) for part in first["loc"]) or "the whole"
-        raise BadInput(f"{name} is not a valid errata file: {place[:100]}: {first['msg'][:200]}") from exc
+        raise BadInput(f"{name} is not a valid errata file: {first_fault(exc)[:300]}") from exc
     if missing := sorted(Errata.model_fields.keys() - errata.model_fields_set):
         raise BadInput(f"{name} is not a valid errata file: {', '.join(missing)} missing")
     return errata

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Final, Protocol
 from pydantic import BaseModel, ConfigDict, StringConstraints, ValidationError
 
 from medlive.digest import canonical_json
+from medlive.errors import first_fault
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import TooLong, lines
 from medlive.snapshot.manifest import Count, Digest, Hex, Manifest, Version
@@ -75,8 +76,7 @@ def read_ledger(root: Path, name: str) -> tuple[Entry, dict[str, list[Entry]]]:
         )
         file.write(b"")
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        raise LedgerFault(f"line {file.number}: {'.'.join(map(str, first['loc']))}: {first['msg']}"[:300]) from exc
+        raise LedgerFault(f"line {file.number}: {first_fault(exc)}"[:300]) from exc
     except (ValueError, TypeError, RecursionError) as exc:
         raise LedgerFault(f"line {file.number}: {str(exc)[:250]}") from exc
     return head, found

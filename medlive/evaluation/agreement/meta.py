@@ -125,7 +125,7 @@ def meta_run(
     grader = grader_of(run)
     name = grader_name(grader)
     notes = list(run.notes)
-    people = _read_people([human] if isinstance(human, Path) else human, adjudicator, run)
+    people = read_people([human] if isinstance(human, Path) else human, adjudicator, run)
     coverage, criteria = None, None
     levels: tuple[CaseLevel, ...] = ()
     if people is not None:
@@ -153,7 +153,8 @@ def meta_run(
     return Meta(about, grading, described, coverage, criteria, levels, again, draws, seed, tuple(notes))
 
 
-def _read_people(files: Sequence[Path], adjudicator: str | None, run: GradedRun) -> HumanRatings | None:
+def read_people(files: Sequence[Path], adjudicator: str | None, run: GradedRun) -> HumanRatings | None:
+    """People's ratings of a run, if there are files. Raises UsageError for an adjudicator who has none."""
     if not files:
         if adjudicator is not None:
             raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
@@ -198,8 +199,8 @@ def _criteria(
     _note_unknown(run, people, set(known), notes)
     places = _rated_places(run, people, known, notes)
     raters = _raters_of_criteria(people, adjudicator)
-    codes = _codes(people, places, raters)
-    decisions = _codes(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
+    codes = codes_of(people, places, raters)
+    decisions = codes_of(people, places, () if adjudicator is None else (adjudicator,)).max(axis=1, initial=ABSENT)
     grader = np.array([_grader_code(run, place) for place in places], dtype=np.int_)
     counts = _counts(codes, grader, decisions)
     some = (codes >= MET).any(axis=1)
@@ -247,8 +248,8 @@ def _rated_places(run: GradedRun, people: HumanRatings, known: list[Place], note
     return places
 
 
-def _codes(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> Codes:
-    """(places x raters)."""
+def codes_of(people: HumanRatings, places: Sequence[Place], raters: Sequence[str]) -> Codes:
+    """The verdicts of raters (places x raters)."""
     codes = [[code_of(people.verdicts[place].get(rater)) for rater in raters] for place in places]
     return np.array(codes, dtype=np.int_).reshape(len(places), len(raters))
 

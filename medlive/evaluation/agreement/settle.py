@@ -5,20 +5,17 @@ settled is ungraded, with that reason. Rows go to the run's `grades.jsonl` under
 scoring reads as any other; quote and reasoning are those of the judge who decided likewise.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
 from medlive.digest import digest_json
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.humans import HumanRatings, read_humans
+from medlive.evaluation.agreement.humans import HumanRatings
 from medlive.evaluation.agreement.judges import SETTLED, gradings
-from medlive.evaluation.agreement.meta import agreed_codes
-from medlive.evaluation.agreement.reliability import ABSENT, MET, code_of, grader_name, grader_of
-from medlive.evaluation.agreement.sheets import items_of, places_of
+from medlive.evaluation.agreement.meta import agreed_codes, codes_of, read_people
+from medlive.evaluation.agreement.reliability import ABSENT, MET, grader_name, grader_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
@@ -70,7 +67,9 @@ def settle(
     names = graders[0].model, graders[1].model
     name = SETTLED + " / ".join(names)
     judge = digest_json(["settled", *(grader.judge for grader in graders)])
-    by_people, notes = _people(first, human, adjudicator)
+    ratings = read_people(human, adjudicator, first)
+    by_people = _settled_by(ratings, adjudicator) if ratings else {}
+    notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes) if ratings else ()
     rows: list[Grade] = []
     agreed = people = overruled = 0
     open_: list[Place] = []
@@ -115,28 +114,11 @@ def two_judges(run_dir: Path, judges: Sequence[str]) -> tuple[GradedRun, GradedR
     return found[0], found[1]
 
 
-def _people(
-    run: GradedRun, human: Sequence[Path], adjudicator: str | None
-) -> tuple[Mapping[Place, bool], tuple[str, ...]]:
-    """What people settled."""
-    if not human:
-        if adjudicator is not None:
-            raise UsageError("an adjudicator needs a file of human ratings", hint="add --human FILE")
-        return {}, ()
-    ratings = read_humans(*human, items=places_of(items_of(run.run.cases, run.answers)))
-    if adjudicator not in (None, *ratings.raters):
-        raise UsageError(f"{ratings.name} has no ratings by {adjudicator!r}")
-    return settled_by(ratings, adjudicator), tuple(f"{ratings.name}: {note}" for note in ratings.notes)
-
-
-def settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
+def _settled_by(ratings: HumanRatings, adjudicator: str | None) -> dict[Place, bool]:
     """The criteria that people settled: by the adjudicator, else by two raters or more who agree."""
     places = list(ratings.verdicts)
-    codes = np.array(
-        [[code_of(ratings.verdicts[p].get(r)) for r in ratings.raters] for p in places], dtype=np.int_
-    )
-    decisions = np.array([code_of(ratings.verdicts[p].get(adjudicator or "")) for p in places], dtype=np.int_)
-    found = agreed_codes(codes.reshape(len(places), len(ratings.raters)), decisions)
+    decisions = codes_of(ratings, places, [adjudicator or ""])[:, 0]
+    found = agreed_codes(codes_of(ratings, places, ratings.raters), decisions)
     return {place: bool(code == MET) for place, code in zip(places, found.tolist(), strict=True) if code != ABSENT}
 
 

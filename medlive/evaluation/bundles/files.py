@@ -17,7 +17,7 @@ from typing import Any, Final, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from medlive.digest import canonical_json, digest_bytes
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.bundles.public import is_count
 from medlive.evaluation.grading.questions import Finding
 from medlive.evaluation.log import writing
@@ -203,8 +203,7 @@ def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shap
     try:
         found = shape.model_validate_json(json.dumps(value))
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        out.add(name, "its schema", f"{'.'.join(str(p) for p in first['loc'])[:100]}: {first['msg'][:150]}")
+        out.add(name, "its schema", first_fault(exc)[:250])
         return None
     if encode_document(found.model_dump(mode="json", exclude_unset=True)) != data:
         out.add(name, "every field in canonical form", "another form")

@@ -14,7 +14,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 
 from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
-from medlive.errors import BadInput, UsageError
+from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.cases.selection import in_words
 from medlive.evaluation.log import read_bytes, some, values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
@@ -326,9 +326,7 @@ def read_info(path: Path) -> RunInfo:
     except OSError as exc:
         raise BadInput(f"{path} is not a run folder: {exc.strerror or exc}") from exc
     except ValidationError as exc:
-        first = exc.errors(include_url=False, include_input=False)[0]
-        place = ".".join(str(p) for p in first["loc"]) or "the whole"
-        raise BadInput(f"{path / 'run.json'} is invalid: {place}: {first['msg']}") from exc
+        raise BadInput(f"{path / 'run.json'} is invalid: {first_fault(exc)}") from exc
 
 
 def open_run(path: Path) -> RunFolder:

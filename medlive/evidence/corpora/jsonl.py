@@ -13,6 +13,7 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
+from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import open_unpacked
@@ -75,8 +76,7 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
             try:
                 found = document(line)
             except ValidationError as exc:
-                first = exc.errors()[0]
-                log.problem(place, f"`{'.'.join(map(str, first['loc']))}`: {first['msg']}")
+                log.problem(place, first_fault(exc))
                 continue
             except ValueError as exc:
                 log.problem(place, str(exc))

@@ -11,7 +11,7 @@ from typing import Any
 
 from pydantic import BaseModel, Field, TypeAdapter, ValidationError
 
-from medlive.errors import BadInput
+from medlive.errors import BadInput, first_fault
 from medlive.evidence.corpora.jsonl import Published, Text
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
@@ -43,8 +43,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         try:
             entry = _Entry.model_validate(value)
         except ValidationError as exc:
-            first = exc.errors()[0]
-            log.problem(pmid, f"{'.'.join(map(str, first['loc']))}: {first['msg']}")
+            log.problem(pmid, first_fault(exc))
             continue
         parts = [*zip_longest(entry.LABELS[: len(entry.CONTEXTS)], entry.CONTEXTS, fillvalue="")]
         parts.append(("CONCLUSIONS", entry.LONG_ANSWER))
