@@ -3,8 +3,9 @@
 import errno
 import os
 import secrets
+import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +28,18 @@ def room_for(place: Path) -> Iterator[None]:
             hint=f"free space below {place.parent}, or let this user write more there, and run the same command"
             " again: every finished shard stays and is not made again",
         ) from exc
+
+
+ABANDONED_S = 3600.0
+"""A file that nobody has written to for so long is of a killed process."""
+
+
+def sweep_parts(folder: Path) -> None:
+    """Remove what killed writers of `whole_file` left in a folder."""
+    for part in folder.glob("*.part"):
+        with suppress(FileNotFoundError):
+            if time.time() - part.stat().st_mtime > ABANDONED_S:
+                part.unlink()
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.encoder import Encoder, EncoderIdentity
-from medlive.evidence.files import whole_file
+from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
 
 Matrix = NDArray[np.float32]
@@ -124,6 +124,7 @@ class VectorStore:
             EvidenceUnavailable: if the encoder returns something other than finite vectors.
             DiskFull: if a shard does not fit; the finished ones stay.
         """
+        sweep_parts(self.folder)
         self._read_shards()
         present, made = 0, set[bytes]()
         pending: dict[bytes, tuple[str, str]] = {}

@@ -1224,7 +1224,7 @@ CREATE TABLE curations (
     CONSTRAINT ck_curations_s_cc_range CHECK (s_cc IN (0, 1)),
     CONSTRAINT ck_curations_s_inf_range CHECK (s_inf BETWEEN 0 AND 1),
     CONSTRAINT ck_curations_s_align_range CHECK (s_align BETWEEN 0 AND 1),
-    CONSTRAINT ck_curations_threshold_range CHECK (threshold_sufficiency BETWEEN 0 AND 1 AND threshold_alignment BETWEEN 0 AND 1),
+    CONSTRAINT ck_curations_threshold_range CHECK (threshold_sufficiency >= 0 AND threshold_sufficiency <= 1 AND threshold_alignment >= 0 AND threshold_alignment <= 1),
     CONSTRAINT ck_curations_text_whole CHECK (num_nonnulls(narrative, query, advice) IN (0, 3)),
     CONSTRAINT ck_curations_in_order CHECK (finished_at >= started_at),
     CONSTRAINT fk_curations_revision_id FOREIGN KEY(revision_id) REFERENCES thread_revisions (id),
@@ -1746,7 +1746,7 @@ CREATE TABLE criteria (
     CONSTRAINT fk_criteria_case_id_revision FOREIGN KEY(case_id, revision) REFERENCES case_revisions (case_id, revision),
     CONSTRAINT uq_criteria_case_id_revision_position UNIQUE (case_id, revision, position),
     CONSTRAINT ck_criteria_axis_known CHECK (axis IN ('Accuracy', 'Completeness', 'Communication Quality', 'Context Awareness', 'Safety')),
-    CONSTRAINT ck_criteria_points_range CHECK (points BETWEEN -10 AND 10 AND points <> 0),
+    CONSTRAINT ck_criteria_points_range CHECK (points >= -10 AND points <= 10 AND points <> 0),
     CONSTRAINT ck_criteria_criterion_not_empty CHECK (criterion <> '')
 );
 

@@ -91,6 +91,7 @@ async def test_a_backup_under_load_is_restored_whole(
         assert _bytes(copied) == _bytes(folder)
         assert (new.home / "handle.key").read_bytes() == (instance.home / "handle.key").read_bytes()
         await _do(new, "snapshot", "rebuild", frozen["version"])
+        await _do(new, "db", "check")
         assert "in use" in (await _do(new, "restore", alone, status=2)).err
         # What was half harvested goes on, and its pages are there.
         await _do(new, "harvest", "sdn")

@@ -154,7 +154,9 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         ):
             assert told in " ".join(shown.split())
         assert "--reason" in instance.here("review", "approve", held, status=2).err
-        instance.here("review", "approve", held, "--reason", "Checked.", "--by", "Bo")
+        approve = ("review", "approve", held, "--reason", "Checked.", "--by", "Bo", "--revision")
+        assert "has changed since" in instance.here(*approve, "2", status=1).err
+        instance.here(*approve, "1")
         assert instance.here("review", "list", "--json").json == []
         assert "Checked." in instance.here("review", "show", held).out
         instance.here("review", "confirm", held, "--reason", "Indeed.", "--by", "Bo")

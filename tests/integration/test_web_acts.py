@@ -64,6 +64,9 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
         done = await act(admin, subject, name, reason)
         assert (done.status_code, done.headers["Location"]) == (303, f"/acts/{subject}")
         assert await status_of(database, held) == status
+    assert 'name="revision" value="1"' in (await admin.get(f"/acts/{subject}")).text
+    stale = await act(admin, subject, "reject", "I saw another.", revision="2")
+    assert (stale.status_code, "has changed since" in stale.text) == (422, True)
     assert (await act(admin, subject, "curate_again", "Why?", stage="rubric")).status_code == 422
     assert (await act(admin, subject, "curate_again", "Anew.", stage="validator")).status_code == 303
     async with database.begin() as session:

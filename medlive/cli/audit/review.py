@@ -27,6 +27,9 @@ CaseArgument = Annotated[str, Argument(metavar="CASE", help="The case's id.")]
 SubjectArgument = Annotated[str, Argument(metavar="CASE|SOURCE/ID", help="The case, or the thread.")]
 ReasonOption = Annotated[str, Option("--reason", help="Why; it stays in the database.")]
 ByOption = Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")]
+RevisionOption = Annotated[
+    int | None, Option("--revision", help="The revision that you saw; refused if it changed.")
+]
 
 
 @app.command("list")
@@ -104,16 +107,20 @@ def _print_results(found: "RubricResults") -> None:
 
 
 @app.command()
-def approve(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
+def approve(
+    case_id: CaseArgument, reason: ReasonOption, revision: RevisionOption = None, by: ByOption = None
+) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
-    _decide("APPROVE", case_id, reason, by)
+    _decide("APPROVE", case_id, reason, revision, by)
     print(f"{case_id} is approved: the next freeze takes it")
 
 
 @app.command()
-def reject(case_id: CaseArgument, reason: ReasonOption, by: ByOption = None) -> None:
+def reject(
+    case_id: CaseArgument, reason: ReasonOption, revision: RevisionOption = None, by: ByOption = None
+) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
-    _decide("REJECT", case_id, reason, by)
+    _decide("REJECT", case_id, reason, revision, by)
     print(f"{case_id} is rejected: no freeze takes it")
 
 
@@ -292,11 +299,13 @@ def disputes(
     print_result([_row(one) for one in found], as_json, lambda: print_table(columns, rows))
 
 
-def _decide(action: str, case_id: str, reason: str, by: str | None) -> None:
+def _decide(action: str, case_id: str, reason: str, revision: int | None, by: str | None) -> None:
     from medlive.db.tables.release import ReviewAction
     from medlive.service.curation.review import decide_case
 
-    with_database(lambda database, _: decide_case(database, case_id, ReviewAction[action], reason, by=by))
+    with_database(
+        lambda database, _: decide_case(database, case_id, ReviewAction[action], reason, of=revision, by=by)
+    )
 
 
 def _subject(dispute: Any) -> str:

@@ -150,7 +150,10 @@ class CurationRow(Base):
         CheckConstraint("s_inf BETWEEN 0 AND 1", name="s_inf_range"),
         CheckConstraint("s_align BETWEEN 0 AND 1", name="s_align_range"),
         CheckConstraint(
-            "threshold_sufficiency BETWEEN 0 AND 1 AND threshold_alignment BETWEEN 0 AND 1", name="threshold_range"
+            # Without BETWEEN, which a restored database would show with other parentheses.
+            "threshold_sufficiency >= 0 AND threshold_sufficiency <= 1"
+            " AND threshold_alignment >= 0 AND threshold_alignment <= 1",
+            name="threshold_range",
         ),
         CheckConstraint("num_nonnulls(narrative, query, advice) IN (0, 3)", name="text_whole"),
         CheckConstraint("finished_at >= started_at", name="in_order"),

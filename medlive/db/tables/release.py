@@ -100,7 +100,7 @@ class CriterionRow(Base):
         ForeignKeyConstraint(["case_id", "revision"], ["case_revisions.case_id", "case_revisions.revision"]),
         UniqueConstraint("case_id", "revision", "position"),
         one_of("axis", Axis),
-        CheckConstraint("points BETWEEN -10 AND 10 AND points <> 0", name="points_range"),
+        CheckConstraint("points >= -10 AND points <= 10 AND points <> 0", name="points_range"),
         CheckConstraint("criterion <> ''", name="criterion_not_empty"),
     )
     case_id: Mapped[str] = column("The case", primary_key=True)

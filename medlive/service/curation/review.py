@@ -121,11 +121,13 @@ def _numbered(edited: tuple[CriterionEdit, ...], known: list[str]) -> tuple[Crit
 
 
 async def decide_case(
-    database: Database, case_id: str, action: ReviewAction, reason: str, *, by: str | None = None
-) -> Review:
+    database: Database, case_id: str, action: ReviewAction, reason: str, *, of: int | None = None,
+    by: str | None = None,
+) -> Review:  # fmt: skip
     """Approve a held or rejected case for the next freeze, or reject a held or ready one until it changes.
 
-    Raises UsageError, and CheckFailed for a case in another status.
+    Raises UsageError, and CheckFailed for a case in another status, or one with a later revision than `of`, which
+    was seen.
     """
     reason, by = _text(reason, "a decision", "a reason"), check_person_name(by)
     async with database.begin() as session:
@@ -134,9 +136,18 @@ async def decide_case(
         if status is not other:
             _check_held(case_id, status)
         case = await load_latest_case(session, case_id)
+        _check_unchanged(case, of)
         review = await add_review(session, case_id, case.revision, action, reason, decided_by=by)
         await apply_review(session, case_id, action, reason)
         return review
+
+
+def _check_unchanged(case: StoredCase, of: int | None) -> None:
+    if of not in (None, case.revision):
+        raise CheckFailed(
+            f"case {case.case_id} has changed since: its revision is {case.revision} now, not {of}",
+            hint="look at it again and decide on that revision",
+        )
 
 
 def _check_held(case_id: str, status: CaseStatus) -> None:
@@ -203,8 +214,7 @@ async def edit_case(
         if status is CaseStatus.WITHDRAWN:
             raise CheckFailed(f"case {case_id} is withdrawn")
         case = await load_latest_case(session, case_id)
-        if of not in (None, case.revision):
-            raise CheckFailed(f"case {case_id} has changed since: its revision is {case.revision} now, not {of}")
+        _check_unchanged(case, of)
         text, rubric = edit.apply(case)
         decided = await load_curation(session, case.curation_id)
         faults = [

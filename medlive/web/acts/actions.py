@@ -35,13 +35,16 @@ class Actions:
     plain: tuple[Act, ...]  # Those that need a reason and nothing else
     criteria: tuple[str, ...] = ()  # Of a case that may be disputed, redacted or withdrawn, or whose criteria may
     again: bool = False  # Whether it can be curated again
+    revision: int | None = None  # Of a case as it is shown
     back: str = ""  # Where an act leads to; "": the subject's own page
     labels: Mapping[Act, str] = field(default_factory=lambda: LABELS)
     kinds: tuple[str, ...] = KINDS
     stages: tuple[str, ...] = tuple(RERUNS)
 
 
-def case_actions(account: Account, case_id: str, status: str, criteria: tuple[str, ...]) -> Actions | None:
+def case_actions(
+    account: Account, case_id: str, status: str, revision: int, criteria: tuple[str, ...]
+) -> Actions | None:
     """The acts on a case; None for who may not act."""
     by_status: Mapping[str, tuple[Act, ...]] = {
         CaseStatus.HELD: (Act.APPROVE, Act.REJECT),
@@ -52,7 +55,8 @@ def case_actions(account: Account, case_id: str, status: str, criteria: tuple[st
     if not account.may(Role.ADMIN):
         return None
     used = status != CaseStatus.WITHDRAWN
-    return Actions(f"case/{case_id}", by_status[CaseStatus(status)], criteria if used else (), again=used)
+    plain = by_status[CaseStatus(status)]
+    return Actions(f"case/{case_id}", plain, criteria if used else (), again=used, revision=revision)
 
 
 def thread_actions(account: Account, source: str, thread_id: str, outcome: str, back: str) -> Actions | None:
@@ -75,6 +79,7 @@ class Asked:
     kind: str = ""
     words: str = ""
     stage: str = ""
+    revision: int | None = None  # Of the case that the page showed
 
     @property
     def thread(self) -> tuple[str, str]:
@@ -94,7 +99,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
 
     database, settings, subject = asked.site.database, asked.site.settings, asked.subject
     why: dict[str, Any] = {"reason": asked.reason, "by": asked.by}
-    part = why | {"criterion_id": asked.criterion or None}
+    part, seen = why | {"criterion_id": asked.criterion or None}, why | {"of": asked.revision}
 
     async def curate_again() -> None:
         stage = Stage(_one_of("stage", asked.stage, RERUNS)) if asked.stage else None
@@ -102,8 +107,8 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         await review.curate_again(database, *thread, stage=stage, **why)
 
     acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
-        ("case", Act.APPROVE): lambda: review.decide_case(database, subject, ReviewAction.APPROVE, **why),
-        ("case", Act.REJECT): lambda: review.decide_case(database, subject, ReviewAction.REJECT, **why),
+        ("case", Act.APPROVE): lambda: review.decide_case(database, subject, ReviewAction.APPROVE, **seen),
+        ("case", Act.REJECT): lambda: review.decide_case(database, subject, ReviewAction.REJECT, **seen),
         ("case", Act.CONFIRM): lambda: review.confirm_case(database, subject, **why),
         ("case", Act.CURATE_AGAIN): curate_again,
         ("case", Act.DISPUTE): lambda: review.dispute_case(database, subject, **part),

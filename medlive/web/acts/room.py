@@ -103,8 +103,8 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
             {**c, "id": c["id"] or None, "fact": c["fact"] or None} for c in criteria if c["criterion"].strip()
         )
         wanted = CaseEdit.model_validate(given | {"criteria": kept})
-        of = int(number) if (number := form.get("revision", "")).isdecimal() else None
-        await edit_case(site.database, case_id, wanted, form.get("reason", ""), of=of, by=account.name)
+        of, reason = _number(form.get("revision", "")), form.get("reason", "")
+        await edit_case(site.database, case_id, wanted, reason, of=of, by=account.name)
     except (ValidationError, MedliveError) as error:
         return await _case_page(request, site, account, case_id, given, criteria, form.get("reason", ""), error)
     return RedirectResponse(f"/acts/case/{case_id}", 303)
@@ -114,13 +114,15 @@ async def edit(request: Request, site: SiteOf, account: Admin, case_id: str) -> 
 async def act(
     request: Request, site: SiteOf, account: Admin, kind: Kind, subject: str,
     act: Text = "", reason: Text = "", criterion: Text = "", type: Text = "", words: Text = "", stage: Text = "",
-    back: Text = "",
+    back: Text = "", revision: Text = "",
 ) -> Response:  # fmt: skip
     """Do one of `actions.LABELS`; what cannot be done is said with its reason."""
     try:
         if not reason.strip():
             raise UsageError("an act needs a reason")
-        await perform(kind, act, Asked(site, account.name, subject, reason.strip(), criterion, type, words, stage))
+        seen = _number(revision)
+        asked = Asked(site, account.name, subject, reason.strip(), criterion, type, words, stage, seen)
+        await perform(kind, act, asked)
     except MedliveError as error:
         raise HTTPException(422, _sentence(error)) from error
     return RedirectResponse(local_path(back or f"/acts/case/{subject}"), 303)
@@ -148,8 +150,13 @@ async def _case_page(
     return render(request, page, 200 if error is None else 422)
 
 
+def _number(text: str) -> int | None:
+    return int(text) if text.isdecimal() else None
+
+
 def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> Actions:
-    found = case_actions(account, case_id, status, tuple(c.id for c in case.rubric.criteria))
+    criteria = tuple(c.id for c in case.rubric.criteria)
+    found = case_actions(account, case_id, status, case.revision, criteria)
     assert found is not None  # The route is for admins
     return found
 

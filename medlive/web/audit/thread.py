@@ -54,7 +54,8 @@ async def load_thread_page(
     thread, case = found["thread"], found["case"]
     if of_case:
         subject = f"case:{case_id}"
-        actions = case_actions(account, case_id, case["status"], tuple(c["id"] for c in found["criteria"]))
+        criteria_ids = tuple(c["id"] for c in found["criteria"])
+        actions = case_actions(account, case_id, case["status"], case["revision"], criteria_ids)
         actions = actions and replace(actions, back=place)
     else:
         subject = f"thread:{thread['source']}/{thread['thread_id']}"

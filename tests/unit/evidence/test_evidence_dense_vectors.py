@@ -1,5 +1,6 @@
 """Embeddings on disk: what is embedded once is never embedded again, killed or not."""
 
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from medlive.errors import EvidenceUnavailable, IndexCorrupt
+from medlive.evidence.files import ABANDONED_S
 from medlive.evidence.vectors import VectorStore
 from tests.support.embedding import CountingEncoder, identity, items, keys, vector
 
@@ -129,7 +131,13 @@ def test_a_killed_process_loses_its_shard_and_no_other(tmp_path: Path) -> None:
     assert len(store) == 40, "two shards of 20 were finished when the third was under way"
     before = stamps(store)
     encoder = CountingEncoder()
+    old, others = (store.folder / f"shard-{name}.vec.1a2b3c4d.part" for name in ("a", "b"))
+    for part, age in ((old, 2 * ABANDONED_S), (others, 0)):
+        part.write_bytes(b"half")
+        os.utime(part, (time.time() - age,) * 2)
     store.embed_missing(items(range(100)), encoder, shard_size=20)
+    assert not old.exists(), "nobody writes it any more"
+    others.unlink()
     assert encoder.texts == [f"text {n}" for n in range(40, 100)]
     assert before.items() <= stamps(store).items()
     check_holds(root, range(100))
