@@ -48,6 +48,8 @@ class Item:
     article: str
     model: str
     dataset: str
+    split: str
+    """"valid" or "test"."""
     factuality: float
     """0 to 1."""
     errors: frozenset[str]
@@ -67,7 +69,7 @@ def read_frank(humans: Path, metrics: Path) -> tuple[Item, ...]:
         score = factuality(row, humans.name)
         errors = frozenset(name for name in ERRORS if row.get(f"Flip_{name}", score) != score)
         given = {name: value for name, value in scores[key].items() if name not in ("hash", "model_name")}
-        items.append(Item(*key, str(row["dataset"]), score, errors, dict(_numbers(given))))
+        items.append(Item(*key, str(row["dataset"]), str(row["split"]), score, errors, dict(_numbers(given))))
     return tuple(items)
 
 
@@ -171,8 +173,11 @@ def caught(items: Sequence[Item]) -> str:
 
 def page(items: Sequence[Item], draws: int, scored: bool) -> str:
     """The whole document."""
-    parts = [("All summaries", items)]
-    parts += [(name, [item for item in items if item.dataset == key]) for key, name in DATASETS.items()]
+    parts = [
+        (name + more, [item for item in items if key in ("", item.dataset) and split in ("", item.split)])
+        for split, more in (("", ""), ("test", ", test split"))
+        for key, name in ({"": "All summaries"} | DATASETS).items()
+    ]
     texts, counts = zip(*(section(title, of, draws) for title, of in parts if of), strict=True)
     body = "\n".join([*texts, *([caught(items)] if scored else [])])
     return f"""# FRANK: metrics against people's factuality
@@ -187,7 +192,7 @@ computed from it**.
 each summariser's mean is taken from both sides first, since metric and factuality differ between summarisers
 anyway. A metric without a number for a summary leaves it out (n). Intervals are over {draws:,} draws of whole
 articles. Each of the {sum(counts)} correlations was computed again by scikit-learn and scipy in the authors' way
-and is the same to nine digits.
+and is the same to nine digits. The paper takes all summaries, the authors' leaderboard the test split.
 
 Of the data as they corrected them after the paper the authors say that BertScore P Art is best by Pearson and
 FactCC by Spearman (README of their repository, 20 July 2021): so it is here, for all summaries, given the
