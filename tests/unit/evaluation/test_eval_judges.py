@@ -21,6 +21,7 @@ from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import load_graded
 from tests.support.runs import graded_by, made_cases, made_run
 
+KQA = Path(__file__).parents[4] / "shared" / "realdata" / "agreement" / "kqa_NLI_medical_annotator.csv"
 Met = Callable[[EvaluationCase, EvaluationCriterion], bool | None]
 
 
@@ -158,6 +159,24 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
         settle(run)
     with pytest.raises(UsageError, match="has no ratings by 'zoe'"):
         settle(run, ("mild", "strict"), human=[rated], adjudicator="zoe")
+
+
+@pytest.mark.skipif(not KQA.exists(), reason="../shared/realdata/agreement is absent")
+def test_two_physicians_of_kqa_and_a_third_who_settles(tmp_path: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["import", "--cases", str(KQA), "--responses", str(KQA), "--grades", str(KQA), "--model", "four",
+              "--out", str(tmp_path / "run")], catch_exceptions=False,
+    )  # fmt: skip
+    assert done.exit_code == 0
+    two = ("label_0", "label_1")
+    pair = compare_judges([tmp_path / "run"], two).criteria[0].pair
+    assert [round(x or 0, 3) for x in (pair.equal.value, pair.ac1.value, pair.ac1.low, pair.ac1.high)] == [
+        0.854, 0.723, 0.631, 0.814,
+    ]  # fmt: skip
+    settled = settle(tmp_path / "run", two, human=[KQA], adjudicator="label_2")
+    assert (settled.agreed, settled.people, settled.overruled, settled.open) == (170, 29, 9, ())
+    majority = compare_judges([tmp_path / "run"], ("majority", settled.judge), draws=50).criteria[0].pair
+    assert (majority.equal.value, majority.equal.n) == (1.0, 199)
 
 
 def test_the_commands_write_blind_sheets_and_read_them(tmp_path: Path) -> None:
