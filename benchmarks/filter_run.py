@@ -83,7 +83,7 @@ async def measure(url: str, pid: int, threads: Sequence[Thread], sizes: Sequence
                 f"{size:7} waiting, {stored:7} judged before: {size / taken:6.0f} threads/s by the clock, "
                 f"{size / cpu:6.0f} a second of own CPU, {size / server:6.0f} of PostgreSQL's; {passed} pass",
                 flush=True,
-            )  # fmt: skip
+            )
             stored, fast = stored + size, fast and size / max(cpu, server) >= TARGET
     finally:
         await database.aclose()

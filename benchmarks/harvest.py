@@ -189,7 +189,7 @@ def harvest(url: str, home: Path) -> tuple[float, int, float]:
         )
         url = subprocess.run(
             [*medlive, "db", "url"], env=environment, check=True, capture_output=True, text=True
-        ).stdout.strip()  # fmt: skip
+        ).stdout.strip()
         with psycopg.connect(url.replace("+psycopg", "")) as connection:
             row = connection.execute(
                 "SELECT extract(epoch FROM finished_at - started_at) FROM harvest_runs"

@@ -89,17 +89,18 @@ def clinconsensus(text: str) -> Iterator[Check]:
         "§4.3: calibration on 285 responses", [*calibrated, ("t", "10", threshold(round(met / 285) / 30, 30))]
     )
     people = rows(text, "| Model | Annotators", "Results.")
-    yield check("§6.1: mean of the physicians' macro-F1 of 11 models", [
-        ("mean", "0.772", fmean(float(cells[-1]) for cells in people.values()))
-    ])  # fmt: skip
+    yield check(
+        "§6.1: mean of the physicians' macro-F1 of 11 models",
+        [("mean", "0.772", fmean(float(cells[-1]) for cells in people.values()))],
+    )
     judges = rows(text, "| Judge | Expert", "Table 4 and")
     yield check("Table 4: average of two groups", (
         (name, cells[2], fmean(map(float, cells[:2]))) for name, cells in judges.items()
     ), 0.0005)  # fmt: skip
     counts = rows(text, "| Slice | Count", "Appendix C")
-    yield check("Table 6: shares of 2,500 cases", (
-        (name, cells[1], int(cells[0]) / 25) for name, cells in counts.items()
-    ))  # fmt: skip
+    yield check(
+        "Table 6: shares of 2,500 cases", ((name, cells[1], int(cells[0]) / 25) for name, cells in counts.items())
+    )
     lay, expert = (int(counts[f"{name}-facing"][0]) for name in ("Lay", "Professional"))
     of_all = {_letters(name): float(cells[1]) for name, cells in counts.items()}
     of_all["ie"] = of_all[_letters("Medical information extraction (IE)")]

@@ -108,7 +108,8 @@ def made_cases(count: int, criteria: int) -> CaseSet:
                 advice=_text(rng, 80),
                 criteria=tuple(
                     EvaluationCriterion(
-                        f"case-{place:06d}-c{k}", f"{k} {_text(rng, 18)}",
+                        f"case-{place:06d}-c{k}",
+                        f"{k} {_text(rng, 18)}",
                         float(rng.choice((10, 8, 6, 5)) if k == 0 or rng.random() < 0.8 else -rng.choice((4, 8))),
                         rng.choice(AXES),
                     )
@@ -121,7 +122,7 @@ def made_cases(count: int, criteria: int) -> CaseSet:
                 specialty=f"specialty {rng.randrange(38):02d}",
                 first_release=f"2026.W{1 + place % 40:02d}",
             )
-        )  # fmt: skip
+        )
     return CaseSet(tuple(cases), "livemedbench", "made-up.json", "sha256:" + "0" * 64, None)
 
 

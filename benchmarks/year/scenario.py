@@ -187,7 +187,7 @@ async def _live(year: Year, weeks: int, notify: Callable[[str], None]) -> None:
             sources = {
                 site: {"base_url": urls[site], "boards": boards(communities, site), "min_interval_s": 0.0}
                 for site in SITES
-            }  # fmt: skip
+            }
             await year.restart(sources=sources)
             await year.power(on=True)
         await _one_week(year, number, monday)

@@ -17,7 +17,7 @@ from medlive.charts.drawing import (
     fit_middle,
     plain,
     text_width,
-)  # fmt: skip
+)
 
 _STYLE: Final = (
     ".mc-v0{fill:#2166ac}.mc-v1{fill:#fff;stroke:#b35806;stroke-width:1.8}"

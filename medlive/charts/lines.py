@@ -18,7 +18,7 @@ from medlive.charts.drawing import (
     fit_middle,
     plain,
     text_width,
-)  # fmt: skip
+)
 
 _INK: Final = ("#2166ac", "#b35806", "#1b7837", "#8e3b8c", "#7a6a00", "#5f6b76")
 _NIGHT: Final = ("#6cb0f0", "#f0a35e", "#7cc68d", "#d59ad3", "#d6c34a", "#aab4bf")

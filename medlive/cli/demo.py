@@ -58,8 +58,9 @@ def command(
         **{name: done.curated[name] for name in ("funnel", "calls", "replayed")},
         **attributes(done, "new_threads verified_steps skipped_steps seconds"),
         "snapshot": attributes(frozen, "version cases criteria publishable already_frozen=already"),
-        "scores": scores_json(scores), "paths": paths,
-    }  # fmt: skip
+        "scores": scores_json(scores),
+        "paths": paths,
+    }
     print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
     if not as_json:
         print(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")

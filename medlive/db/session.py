@@ -25,9 +25,10 @@ Connection = AsyncConnection
 _POOL_SIZE = 16
 _POOL_WAIT_SECONDS = 120
 CONNECT_ARGUMENTS: dict[str, Any] = {
-    "connect_timeout": 10, "application_name": "medlive",
+    "connect_timeout": 10,
+    "application_name": "medlive",
     "options": "-c timezone=UTC -c tcp_keepalives_idle=10 -c tcp_keepalives_interval=5 -c tcp_keepalives_count=3",
-}  # fmt: skip
+}
 """What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by, and that the
 server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}

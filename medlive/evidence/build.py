@@ -25,7 +25,7 @@ from medlive.errors import (
     IndexOutdated,
     ServiceUnavailable,
     UsageError,
-)  # fmt: skip
+)
 from medlive.evidence import lexical
 from medlive.evidence.corpora.model import Corpus, Problem, ReadLog
 from medlive.evidence.corpus_digest import Survey
@@ -44,7 +44,7 @@ from medlive.evidence.manifest import (
     index_digest,
     named_corpora,
     read_manifest,
-)  # fmt: skip
+)
 from medlive.evidence.open_index import (
     DATA,
     DENSE,
@@ -55,7 +55,7 @@ from medlive.evidence.open_index import (
     check_sizes,
     open_named_encoder,
     open_store,
-)  # fmt: skip
+)
 from medlive.evidence.passage import Passage
 from medlive.evidence.store import LINES, PassageStore, StoreWriter, from_line, to_line
 from medlive.evidence.vectors import SHARD, VectorStore, keys_of

@@ -19,7 +19,7 @@ from inspect_ai.model import (
     ModelOutput,
     ResponseSchema,
     get_model,
-)  # fmt: skip
+)
 from inspect_ai.scorer import Metric, SampleScore, Score, Scorer, Target, mean, metric, scorer, stderr
 from inspect_ai.solver import TaskState, generate
 from inspect_ai.util import JSONSchema, LimitExceededError

@@ -154,8 +154,9 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     assert (await act(admin, "thread/test/2", "confirm")).status_code == 422
     assert (await act(admin, "thread/test/1", "approve")).status_code == 422
     assert [entry[1:] for entry in await logged(database)] == [
-        ("confirm", "thread:test/1", "Because: confirm."), ("overrule", "thread:test/1", "Because: overrule."),
-    ]  # fmt: skip
+        ("confirm", "thread:test/1", "Because: confirm."),
+        ("overrule", "thread:test/1", "Because: overrule."),
+    ]
     # What nobody else may change only the owner erases.
     refused = await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)

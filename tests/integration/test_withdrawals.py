@@ -253,8 +253,9 @@ async def test_a_takedown_withdraws_what_is_frozen_and_says_nothing_of_its_reaso
     monkeypatch.setenv("MEDLIVE_SIGNING_KEY", secret)
     shown, unshown = [(await make_case(database, number, rubric=RUBRIC)).case_id for number in (1, 2)]
     async with database.begin() as session:
-        await session.execute(text("UPDATE cases SET status = 'held', status_reason = 'x' WHERE id = :i"),
-                              {"i": unshown})  # fmt: skip
+        await session.execute(
+            text("UPDATE cases SET status = 'held', status_reason = 'x' WHERE id = :i"), {"i": unshown}
+        )
     await freeze(database, "2026.W46")
     for case_id in (shown, unshown):
         await dispute_case(database, case_id, "The patient wrote to us.", criterion_id="c1")

@@ -203,7 +203,7 @@ ONE_FILE: tuple[tuple[str, str, Callable[[Rows], object], set[int]], ...] = (
     ("a Greek letter among Latin ones", CASES, _to(0, advice="Rest \u03bfften, \u039fften"), {18}),
     ("an address in a criterion", CRITERIA, _to(0, criterion="Names ftp://x.example"), {18}),
     ("a mark of direction in a criterion", CRITERIA, _to(0, criterion="Names \u202erest"), {18}),
-)  # fmt: skip
+)
 
 SPELLINGS: tuple[tuple[str, str, str, str, set[int]], ...] = (
     ("a space", CASES, '{"advice"', '{ "advice"', {7}),
@@ -282,7 +282,7 @@ LEDGERS: tuple[tuple[str, str, Callable[[Row, dict[str, Rows]], object], set[int
     ("revealed and held since now", HOLDOUTS, lambda h, s: s["revealed"][0].update(held_since="2026.W45"), {16}),
     ("dropped without a reason", HOLDOUTS, lambda h, s: s["dropped"][0].update(reason=""), {16}),
     ("another version in the holdouts", HOLDOUTS, lambda h, s: h.update(version="2026.W46"), {16}),
-)  # fmt: skip
+)
 
 
 def _as(manifest: Row, version: str) -> Row:
@@ -341,7 +341,7 @@ MANIFESTS: tuple[tuple[str, Callable[[Row], object], set[int]], ...] = (
     ("another key id", lambda m: m["signing"].update(key_id="0" * 16), {1}),
     ("a key that is none", lambda m: m["signing"].update(public_key="A" * 56), {1}),
     ("no key although it is signed", lambda m: m.update(signing=None), {1}),
-)  # fmt: skip
+)
 
 
 RAW_MANIFESTS: tuple[tuple[str, Callable[[bytes], bytes]], ...] = (
@@ -371,14 +371,14 @@ WHOLE: tuple[tuple[str, Callable[[Rows, Rows], object], tuple[str, ...], set[int
     ("an address everywhere", lambda c, k: _case(c, "a2").update(query="See http://x.example"), (CASES,), {18}),
     ("a weight of eleven everywhere", lambda c, k: _of(k, "a2")[0].update(points=11), (CASES,), {9}),
     ("another canary everywhere", lambda c, k: [r.update(canary="x") for r in (*c, *k)], (CASES, CRITERIA), {17}),
-)  # fmt: skip
+)
 
 CHAIN: tuple[tuple[str, Callable[[Rows, Rows], object], tuple[str, ...]], ...] = (
     ("an unchanged case is another", lambda c, k: _case(c, "a2").update(advice="Do nothing."), (CHANGES,)),
     ("an unchanged criterion is another", lambda c, k: _of(k, "a2")[1].update(points=-9), (CHANGES,)),
     ("an older first release", lambda c, k: _case(c, "b2").update(first_release="2026.W43"), (CASES,)),
     ("a case of the parent is gone", lambda c, k: _drop(c, k, "a2"), (CHANGES,)),
-)  # fmt: skip
+)
 
 CHAIN_LEDGERS: tuple[tuple[str, str, Callable[[Row, dict[str, Rows]], object]], ...] = (
     ("revised from another revision", CHANGES, lambda h, s: s["revised"][0].update(from_revision=7)),
@@ -390,7 +390,7 @@ CHAIN_LEDGERS: tuple[tuple[str, str, Callable[[Row, dict[str, Rows]], object]], 
     ("held since another release", HOLDOUTS, lambda h, s: s["held"][_old(s)].update(held_since="2026.W43")),
     ("dropped and never held", HOLDOUTS, lambda h, s: s["dropped"][0].update(commitment="sha256:" + "f" * 64)),
     ("nothing was dropped", HOLDOUTS, lambda h, s: s["dropped"].clear()),
-)  # fmt: skip
+)
 
 
 def _entry(case_id: str, before: int | None, now: int | None) -> Row:

@@ -67,7 +67,7 @@ def made_cases(
             theme=themes[place % len(themes)],
             specialty=specialties[place % len(specialties)],
             first_release=f"2026.W{40 + place % 8}",
-        )  # fmt: skip
+        )
         cases.append(change(place, made) if change else made)
     return CaseSet(tuple(cases), "snapshot", "2026.W47", "sha256:" + "0" * 64, True)
 

@@ -307,7 +307,7 @@ SUMS_EDITS: Mapping[str, Callable[[Path], object]] = {
     ),
     "itself": _sums(lambda r: r.append(f"{_ZERO}  {SUMS}")),
     "its signature": _sums(lambda r: r.append(f"{_ZERO}  {SIGNATURE}")),
-}  # fmt: skip
+}
 
 
 def sums_mutations(forger: SecretKey) -> Iterable[Mutation]:

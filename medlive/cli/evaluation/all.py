@@ -26,7 +26,7 @@ from medlive.cli.evaluation.options import (
     plan_or_ask,
     print_plans,
     read_mode,
-)  # fmt: skip
+)
 from medlive.cli.evaluation.run import (
     Asking,
     UnverifiedOption,
@@ -34,7 +34,7 @@ from medlive.cli.evaluation.run import (
     load_set,
     report_answers,
     select_cases,
-)  # fmt: skip
+)
 from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
 from medlive.cli.options import CaseFilter, JsonOption, grouped, read_settings
 from medlive.cli.output import print_json, progress, say, wait_for

@@ -220,10 +220,11 @@ def _conditions_row(ranking: "Ranking") -> dict[str, Any]:
     info = ranking.table.models[0].run.run.info
     shared = ranking.conditions
     return attributes(info.cases, "snapshot=name snapshot_digest=digest cases=count selection") | {
-        "cases_digest": shared.rows, "template": shared.template.model_dump(mode="json"),
+        "cases_digest": shared.rows,
+        "template": shared.template.model_dump(mode="json"),
         "evidence": info.evidence and info.evidence.model_dump(mode="json"),
         "grader": attributes(shared.grader, "engine model mode prompt judge"),
-    }  # fmt: skip
+    }
 
 
 def _key_of(report: "BundleReport") -> str | None:
@@ -233,10 +234,11 @@ def _key_of(report: "BundleReport") -> str | None:
 def _report_row(report: "BundleReport") -> dict[str, Any]:
     info = report.info
     return attributes(report, "path ok complete proven trust") | {
-        "key_id": _key_of(report), "model": info and info.model,
+        "key_id": _key_of(report),
+        "model": info and info.model,
         "made_with": info and attributes(info, "medlive=code_version numpy"),
         "steps": [check_as_json(step) for step in report.steps],
-    }  # fmt: skip
+    }
 
 
 def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
@@ -261,4 +263,4 @@ def _leaderboard_row(found: "Leaderboard") -> dict[str, Any]:
             for ranking in found.rankings
         ],
         "apart": [{"path": r.path, "model": r.info and r.info.model, "why": w} for r, w in found.unranked],
-    }  # fmt: skip
+    }

@@ -211,9 +211,10 @@ def _show_criteria(found: Any) -> None:
         summary += [["macro-F1 by case, mean", by.mean], [f"share of cases under {by.threshold}", by.below]]
     if (strict := found.strictness) is not None:
         summary += [
-            ["share met, grader", strict.grader], ["share met, people", strict.people],
+            ["share met, grader", strict.grader],
+            ["share met, people", strict.people],
             ["grader less people", strict.difference],
-        ]  # fmt: skip
+        ]
     print_figures(
         ["figure", "value", "n", "cases"], [[name, e, e.n, e.clusters] for name, e in summary], "summary"
     )

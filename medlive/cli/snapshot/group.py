@@ -85,8 +85,9 @@ def _print(manifest: "Manifest") -> None:
 def _made_with(manifest: "Manifest") -> list[tuple[str, str | None, str]]:
     made, key = manifest.provenance, manifest.signing
     parent = f"{manifest.parent} ({manifest.parent_digest})" if manifest.parent else "none: the first of its line"
-    evidence = [(e.retriever, f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}")
-                for e in made.evidence]  # fmt: skip
+    evidence = [
+        (e.retriever, f"{e.passages:,} passages, {', '.join(e.corpora)}; {e.index_digest}") for e in made.evidence
+    ]
     return [
         ("medlive", None, made.code_version),
         ("parent", None, parent),

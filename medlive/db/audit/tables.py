@@ -154,14 +154,15 @@ RUNS = Listing(
     query=select().select_from(HarvestRunRow),
     columns=_columns(HarvestRunRow, RunItem) | {"outcome": _text(HarvestRunRow.outcome)},
     facets={
-        "source": HarvestRunRow.source, "outcome": _text(HarvestRunRow.outcome),
+        "source": HarvestRunRow.source,
+        "outcome": _text(HarvestRunRow.outcome),
         "week": _week(HarvestRunRow.started_at),
     },
     sorts={"started": HarvestRunRow.started_at},
     key=(HarvestRunRow.id,),
     moment=HarvestRunRow.started_at,
     search=contains(HarvestRunRow.problem),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,14 +259,15 @@ SNAPSHOTS = Listing(
     query=select().select_from(SnapshotRow),
     columns=_columns(SnapshotRow, SnapshotItem) | {"state": _text(SnapshotRow.state)},
     facets={
-        "state": _text(SnapshotRow.state), "publishable": func.coalesce(cast(SnapshotRow.publishable, Text), ""),
+        "state": _text(SnapshotRow.state),
+        "publishable": func.coalesce(cast(SnapshotRow.publishable, Text), ""),
         "week": _week(SnapshotRow.created_at),
     },
     sorts={"version": SnapshotRow.version},
     key=(),
     moment=SnapshotRow.created_at,
     search=contains(SnapshotRow.version, cast(SnapshotRow.why_not, Text)),
-)  # fmt: skip
+)
 
 
 @dataclass(frozen=True, slots=True)

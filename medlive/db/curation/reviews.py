@@ -23,7 +23,7 @@ from medlive.db.tables.release import (
     IdentifierScanRow,
     ReviewAction,
     ReviewRow,
-)  # fmt: skip
+)
 from medlive.db.threads.threads import is_latest
 from medlive.errors import CheckFailed, UsageError
 
@@ -181,9 +181,10 @@ async def overruled_revisions(session: AsyncSession) -> list[int]:
     """The revisions whose rejection was overruled and that have not been decided since, oldest first."""
     row, since = OverruleRow, CurationRow
     decided = exists().where(
-        since.revision_id == row.revision_id, since.outcome != Outcome.FAILED,
+        since.revision_id == row.revision_id,
+        since.outcome != Outcome.FAILED,
         since.id > func.coalesce(row.curation_id, 0),
-    )  # fmt: skip
+    )
     query = select(row.revision_id).where(~decided).distinct().order_by(row.revision_id)
     return list(await session.scalars(query))
 
@@ -195,9 +196,7 @@ async def pending_reruns(session: AsyncSession, thread: str | None = None) -> li
     """
     row, since, about = AuditLogRow, CurationRow, ThreadRevisionRow
     revision, decision = (row.details[name].as_integer() for name in ("revision", "decision"))
-    decided = exists().where(
-        since.revision_id == revision, since.outcome != Outcome.FAILED, since.id > decision
-    )  # fmt: skip
+    decided = exists().where(since.revision_id == revision, since.outcome != Outcome.FAILED, since.id > decision)
     query = (
         select(row.number, about.id, row.details["stage"].as_string())
         .join(about, about.id == revision)

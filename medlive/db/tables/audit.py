@@ -38,7 +38,7 @@ class ThreadStandingRow(Base):
         ),
         Index(None, "curation_id"),
         Index(None, "words", postgresql_using="gin"),
-    )  # fmt: skip
+    )
     thread_id: Mapped[int] = column(
         "The thread", ForeignKey("threads.id", ondelete="CASCADE"), primary_key=True, autoincrement=False
     )

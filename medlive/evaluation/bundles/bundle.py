@@ -236,13 +236,14 @@ def bundle_scores(run: GradedRun, errata: Mapping[str, Any] | None, draws: int, 
             "table": table.tsv(),
         }
     scores = {
-        "format": "medlive-bundle-scores", "format_version": SCORES_VERSION,
+        "format": "medlive-bundle-scores",
+        "format_version": SCORES_VERSION,
         "bootstrap": {"draws": draws, "seed": seed, "level": 0.95},
         "errata": None if errata is None else dict(errata),
         "rates": {**asdict(model.rates), "shares": model.rates.shares},
         "errors_by_axis": [{**asdict(axis), "rate": axis.rate} for axis in model.axes],
         "warnings": list(table.warnings),
-    }  # fmt: skip
+    }
     return {name: rounded(value) for name, value in (scores | found).items()}
 
 

@@ -114,11 +114,12 @@ def _why_unranked(
         (("run", files[RUN].digest, files[GRADES].digest), None, "the same run as {first}"),
         # One run graded by two graders may be in two rankings.
         (
-            ("answers", frozenset(_texts(run).items())), (model, run.run.info.template),
+            ("answers", frozenset(_texts(run).items())),
+            (model, run.run.info.template),
             f"{alike}model gave them",
         ),
         (("model", model, _conditions(run)), None, again),
-    )  # fmt: skip
+    )
     for key, owner, reason in claims:
         if key in seen and (owner is None or seen[key][1] != owner):
             return reason.replace("{first}", seen[key][0])

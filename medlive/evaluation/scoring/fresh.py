@@ -99,9 +99,10 @@ def rank_fresh(
         tuple(c for c in scored[place] if last.before(c.case.post_time, c.case.month) is False) for place in known
     ]
     about = (
-        last.day, tuple(labels[place] for place, cutoff in known.items() if cutoff.day == last.day),
+        last.day,
+        tuple(labels[place] for place, cutoff in known.items() if cutoff.day == last.day),
         tuple(label for label, cutoff in zip(labels, cutoffs, strict=True) if cutoff is None),
-    )  # fmt: skip
+    )
     if not any(cases):
         return FreshRanking(*about, (), (), 0)
     grid = Grid(cases, metric, draws, seed)

@@ -23,7 +23,7 @@ from medlive.evidence.encoders.medcpt import (
     Text,
     Tokenizer,
     TorchModel,
-)  # fmt: skip
+)
 
 try:
     import onnxruntime

@@ -89,8 +89,9 @@ def criteria(report: Report) -> Section:
         figure = soft(_CAPTION) + heat_map(
             report, "criteria", "Share of positive criteria met", _CAPTION, labels, grid
         )
-    lists = render("criteria.html", report=report, least=_least_met(rated), harms=_most_met(rated), kinds=kinds,
-                   rated=rated)  # fmt: skip
+    lists = render(
+        "criteria.html", report=report, least=_least_met(rated), harms=_most_met(rated), kinds=kinds, rated=rated
+    )
     return Section("criteria", "Criteria", [figure, lists, render("axes.html", report=report)])
 
 

@@ -174,9 +174,10 @@ async def test_an_unfaithful_text_is_written_again() -> None:
     script = changed(
         controller__write=[wrong, right],
         reader__text=lambda i: {
-            "problems": [problem] if "clopidogrel" in i["advice"]["text"] else [], "missing": []
+            "problems": [problem] if "clopidogrel" in i["advice"]["text"] else [],
+            "missing": [],
         },
-    )  # fmt: skip
+    )
     curation = await run(script)
     assert curation.outcome is Outcome.KEPT
     assert "clopidogrel" not in curation.text.advice

@@ -171,8 +171,9 @@ async def test_a_repaired_reply_counts_and_unclear_needs_no_quote(run_dir: Path)
     async with auditor(choose) as (engine, _):
         table = (await audit_run(run, engine)).table
     assert [(f.case_id, f.cause) for f in table.findings] == [
-        ("c000", RootCause.UNCLEAR), ("c001", RootCause.KNOWLEDGE_GAP),
-    ]  # fmt: skip
+        ("c000", RootCause.UNCLEAR),
+        ("c001", RootCause.KNOWLEDGE_GAP),
+    ]
     assert table.findings[1].usage["output_tokens"] == 200
 
 

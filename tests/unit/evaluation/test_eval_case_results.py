@@ -41,8 +41,9 @@ def test_results_of_a_case_by_model_and_criterion(tmp_path: Path, monkeypatch: p
     [found] = results.of_case("ml-0000000000000004")
     verdicts = room.run.verdicts("ml-0000000000000004")
     assert (found.cases, [c.criterion for c in found.criteria]) == (
-        "2026.W47", ["Advises 4", "Harms 4", "Names 4"]
-    )  # fmt: skip
+        "2026.W47",
+        ["Advises 4", "Harms 4", "Names 4"],
+    )
     assert {(r.model, r.verified) for r in found.results} == {("cand-1", True), ("cand-1", False)}
     assert {r.met for r in found.results} == {tuple(verdicts[c.id] for c in found.criteria)}
     # The grader gave no verdict on one criterion, and the first case has no answer.

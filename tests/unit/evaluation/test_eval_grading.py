@@ -219,9 +219,7 @@ async def test_requests_that_are_refused_one_by_one_do_not_stop_the_others(run_d
     refused = RequestRefused("the endpoint refuses requests: status 400: too long")
     judge = Judge(lambda r: refused if r.inputs["criterion"][10:12].strip(".") not in "09" else verdict(False))
     result = await grade_run(run_dir, judge, concurrency=2, mode=Mode.CRITERION)
-    assert (result.not_met, result.ungraded, result.reasons) == (
-        6, 114, {f"endpoint: {refused.message}": 114}
-    )  # fmt: skip
+    assert (result.not_met, result.ungraded, result.reasons) == (6, 114, {f"endpoint: {refused.message}": 114})
     # One that refuses everything, as for a parameter it does not know, is not asked for ever.
     other = Judge(lambda r: refused, engine="other")
     with pytest.raises(EndpointUnavailable):

@@ -307,8 +307,9 @@ def test_criteria_of_the_same_text_share_a_verdict(tmp_path: Path) -> None:
     done = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
     assert (done.grades, done.notes) == (1, ("case 'c0' has a criterion twice",))
     assert {k: g.met for k, g in load_graded(tmp_path / "run").grades["c0"].items()} == {
-        "rubric_1": True, "rubric_2": True,
-    }  # fmt: skip
+        "rubric_1": True,
+        "rubric_2": True,
+    }
     assert json.loads(export_run(tmp_path / "run", tmp_path / "out")[2].read_text("utf-8"))[0]["evaluations"] == (
         evaluations
     )

@@ -222,7 +222,7 @@ def graded(case_id: Any, *weighted: tuple[Any, Any]) -> dict[str, Any]:
         ([case("a", ("rest", 10**400), ("water", 2))], [graded("a", ("water", 1))], "0.5000", ""),
         ([case("a", ([1], 9), ("water", 2)), case([2])], [graded([2]), graded("a", ("water", 1))], "0.0909", ""),
     ],
-)  # fmt: skip
+)
 def test_odd_files_have_one_figure_in_every_format(
     benchmark: list[Any], entries: list[Any], overall: str, said: str, tmp_path: Path
 ) -> None:

@@ -225,9 +225,10 @@ def test_the_order_of_rows_changes_no_figure(run: Path, tmp_path: Path) -> None:
 def test_people_who_gave_no_score_get_equation_1(found: Meta) -> None:
     assert found.coverage.people_scores == "derived"
     whole = {
-        case for case, _ in TRUTH
+        case
+        for case, _ in TRUTH
         if any(all(SAID[case, f"k{j}"][rater] is not None for j in range(3)) for rater in RATERS)
-    }  # fmt: skip
+    }
     assert found.coverage.cases_scored_by_people == len(whole)
 
 

@@ -74,9 +74,7 @@ async def test_the_best_snippets_that_are_no_newer_than_the_case(
     dates = [None if d is None else DAY + timedelta(days=d) for d in days]
     case = make_cases(1).cases[0]
     found = await look_up([case], Shelf(dates), top_k=top_k, undated=undated)
-    wanted = [
-        f"demo:{i}:0" for i, d in enumerate(dates) if (undated if d is None else d <= DAY)
-    ][:top_k]  # fmt: skip
+    wanted = [f"demo:{i}:0" for i, d in enumerate(dates) if (undated if d is None else d <= DAY)][:top_k]
     snippets = found.by_case["c000"]
     assert [s.passage_id for s in snippets] == wanted
     assert [s.rank for s in snippets] == list(range(1, len(wanted) + 1))

@@ -95,12 +95,13 @@ def test_every_completion_lies_within_the_bounds(
         answers = {c.case_id: Answer(c.case_id, AnswerState.OK, "Rest.", "stop", "m") for c in run.run.cases}
         met = {
             c.case_id: {
-                k.id: v if c.case_id in run.answers and (v := run.verdicts(c.case_id)[k.id]) is not None
+                k.id: v
+                if c.case_id in run.answers and (v := run.verdicts(c.case_id)[k.id]) is not None
                 else rng.random() < 0.5
                 for k in c.criteria
             }
             for c in run.run.cases
-        }  # fmt: skip
+        }
         whole.append(replace(run, answers=answers, met=met))
     before, after = (score_runs(r, metric=metric, draws=2) for r in (runs, whole))
     for model in before.models:

@@ -58,8 +58,9 @@ def test_every_published_field_is_read_and_bad_rows_are_named(tmp_path: Path) ->
         "", (), "Medical Language Understanding",
     )  # fmt: skip
     assert [note.split(": ")[0] for note in cases.notes if note.endswith("left out")] == [
-        "dataset.json, 医疗推理, question 2", "dataset.json, 医疗推理, question 3",
-    ]  # fmt: skip
+        "dataset.json, 医疗推理, question 2",
+        "dataset.json, 医疗推理, question 3",
+    ]
 
 
 def test_a_checklist_without_headings_is_core() -> None:
@@ -235,7 +236,7 @@ def test_people_and_judge_are_compared_on_what_both_labelled(tmp_path: Path) -> 
         ("case_id,rater,usable\nc,a,yes\nc,a,no\n", "line 3: 'a' rated this answer otherwise on line 2"),
         ('{"case_id":"c","rater":"a","usable":true}\n{"case_id"\n', "line 2: not valid JSON"),
     ],
-)  # fmt: skip
+)
 def test_a_bad_line_is_named_before_anything_is_asked(tmp_path: Path, text: str, fault: str) -> None:
     file = tmp_path / "people"
     file.write_text(text)

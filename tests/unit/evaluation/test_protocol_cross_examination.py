@@ -73,8 +73,9 @@ async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(tmp_path: 
     file.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     one, other = subjects = read_pairs(file)
     assert [(s.label, [c.case_id for c in s.cases]) for s in subjects] == [
-        ("notes", ["7", "bad"]), ("another", ["line 3"])
-    ]  # fmt: skip
+        ("notes", ["7", "bad"]),
+        ("another", ["line 3"]),
+    ]
     assert {c.cluster for c in one.cases} == {c.cluster for c in other.cases}
     assert [c.language for s in subjects for c in s.cases] == ["en", "en", "zh"]
 
@@ -92,8 +93,9 @@ async def test_pairs_of_a_file_are_compared_and_the_lowest_are_listed(tmp_path: 
     assert [row[:2] for row in lowest.rows] == [["notes", "bad"], ["notes", "7"]]
     assert lowest.note.startswith("2 of 3")
     assert [row[:3] for row in means.rows] == [
-        ["notes", 2, pytest.approx((50 + 200 / 3) / 2)], ["another", 1, pytest.approx(200 / 3)]
-    ]  # fmt: skip
+        ["notes", 2, pytest.approx((50 + 200 / 3) / 2)],
+        ["another", 1, pytest.approx(200 / 3)],
+    ]
 
 
 def test_lines_that_are_no_pair_are_named(tmp_path: Path) -> None:

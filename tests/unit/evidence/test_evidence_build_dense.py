@@ -127,8 +127,9 @@ def test_killed_at_any_moment_the_old_index_answers_and_the_next_build_goes_on(t
     for wanted in ("embedding", "arranging"):
         with subprocess.Popen(
             [sys.executable, "-c", CHILD, str(big), str(index), "ivf_flat", str(REPOSITORY / "tests")],
-            stdout=subprocess.PIPE, text=True,
-        ) as child:  # fmt: skip
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as child:
             assert child.stdout is not None
             stages = [line.strip() for line in _until(child.stdout, wanted)]
             time.sleep(chance.random() * 0.05)

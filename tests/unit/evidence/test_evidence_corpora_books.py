@@ -127,9 +127,9 @@ def test_an_article_stays_as_it_was_first_published_and_a_retracted_one_is_left_
 
 def test_a_chapter_with_an_accession_number_goes_by_it_and_a_general_title_names_its_book(tmp_path: Path) -> None:
     text = CHAPTER.replace("<title>Sprains</title>", "<title>Chapter 3</title>").replace(
-        '<book-part-id book-part-id-type="pmcid">', '<book-part-id book-part-id-type="nbk">NBK99</book-part-id>'
-        '<book-part-id book-part-id-type="pmcid">'
-    )  # fmt: skip
+        '<book-part-id book-part-id-type="pmcid">',
+        '<book-part-id book-part-id-type="nbk">NBK99</book-part-id><book-part-id book-part-id-type="pmcid">',
+    )
     (tmp_path / "x.nxml").write_text(text)
     passage = read(tmp_path)[0][0]
     assert (passage.title, passage.url) == ("Pearls: Chapter 3", "https://www.ncbi.nlm.nih.gov/books/NBK99/")

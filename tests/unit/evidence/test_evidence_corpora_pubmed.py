@@ -281,8 +281,9 @@ def test_a_document_type_with_content_is_refused_and_a_named_one_never_fetched(t
     passages, log = read(tmp_path, "pubmed")
     assert [p.id for p in passages] == ["pubmed:3:-.1"]
     assert [p.cause.split(",")[0] for p in log.problems] == [
-        "a document type declaration with content of its own is not accepted", "PMID 2",
-    ]  # fmt: skip
+        "a document type declaration with content of its own is not accepted",
+        "PMID 2",
+    ]
 
 
 SAMPLE = [

@@ -74,7 +74,7 @@ def rows() -> Iterator[dict[str, object]]:
                 "treatment": f"Most people with {disease} are given {drug}. The dose of {drug} depends on weight.",
                 "causes": f"Nobody is born with {disease} alone. Smoking and stress make {disease} worse.",
                 "outlook": f"Half of those with {disease} mend in {n + 2} weeks. A {disease} relapse is common.",
-            }[topic]  # fmt: skip
+            }[topic]
             year = None if m == 2 else 2001 + n
             yield {"id": f"{disease}-{m}", "title": disease.title(), "section": topic, "text": text, "date": year}
     for disease, drug in zip(ZH_DISEASES, ZH_DRUGS, strict=True):
@@ -170,7 +170,7 @@ def test_nothing_younger_than_the_day_is_shown_and_undated_stays(
     [hits] = asyncio.run(retriever.search([Query(disease)], k=50, not_after=day))
     old_enough = {
         p.id for p in passages if p.title == disease.title() and (p.published is None or p.published <= day)
-    }  # fmt: skip
+    }
     assert {h.passage.id for h in hits} == old_enough
     assert any(h.passage.published is None for h in hits)
 

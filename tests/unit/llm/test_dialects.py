@@ -58,11 +58,12 @@ ADDRESSING = {
         {"api-key": KEY},
         ("Authorization",),
     ),
-    "Azure, v1 with a bearer": Addressing(
-        "/openai/v1/", Access(), "/openai/v1/chat/completions", BEARER
-    ),
+    "Azure, v1 with a bearer": Addressing("/openai/v1/", Access(), "/openai/v1/chat/completions", BEARER),
     "Azure, v1 with its own header": Addressing(
-        "/openai/v1", Access(key_header="api-key"), "/openai/v1/chat/completions", {"api-key": KEY},
+        "/openai/v1",
+        Access(key_header="api-key"),
+        "/openai/v1/chat/completions",
+        {"api-key": KEY},
         ("Authorization",),
     ),
     "a gateway with headers": Addressing(
@@ -71,7 +72,7 @@ ADDRESSING = {
         "/v1/chat/completions",
         {"OpenAI-Organization": "org-1", "X-Title": "medlive", "Authorization": f"Bearer {KEY}"},
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", ADDRESSING)

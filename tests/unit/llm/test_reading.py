@@ -25,11 +25,11 @@ READ = {
     "prose before": f"After reading the answer I find:\n{GOOD}",
     "prose after": f"{GOOD}\n\nThe answer names no dose.",
     "Chinese prose": f"根据规则，判断如下：\n{GOOD}\n以上。",
-    "thinking": f"<think>Is it met? {{maybe}} {{\"met\": true}} hm</think>\n{GOOD}",
+    "thinking": f'<think>Is it met? {{maybe}} {{"met": true}} hm</think>\n{GOOD}',
     "thinking in another case": f"<THINK>a</THINK><thinking>b</thinking>{GOOD}",
     "thinking that was opened in the prompt": f"I look at the dose {{first}}.\n</think>\n\n{GOOD}",
     "fence after thinking": f"<think>x</think>\n```json\n{GOOD}\n```",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("case", READ)

@@ -136,9 +136,10 @@ def test_met_shares_are_those_of_the_grades_log(tmp_path: Path) -> None:
     by_kind = met_by_kind(report)
     for place, model in enumerate(table.models):
         own = [
-            met for label, _, c, met in verdicts
+            met
+            for label, _, c, met in verdicts
             if label == model.label and c.points > 0 and c.axis == "Safety" and met is not None
-        ]  # fmt: skip
+        ]
         count = by_kind["axis: Safety"][place]
         assert (count.met, count.graded) == (sum(own), len(own))
     rated = {(r.case.case_id, r.criterion.id): r.count for r in met_by_criterion(report)}

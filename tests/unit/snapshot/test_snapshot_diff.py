@@ -77,8 +77,9 @@ def test_every_change_is_found_with_its_reason(line_of: dict[str, FrozenSnapshot
     assert found.reasons_from == "changes.json of 2026.W47"
     by_id = {c.case_id: c for c in found.listed}
     assert [(e.name, e.old, e.new) for e in by_id["c3"].fields] == [
-        ("posted_at", "2025-03-03", "2025-03-04"), ("query", "What now?", "What then?"),
-    ]  # fmt: skip
+        ("posted_at", "2025-03-03", "2025-03-04"),
+        ("query", "What now?", "What then?"),
+    ]
     assert by_id["c3"].criteria == ()
     edits = [
         (e.edits, (e.old or {}).get("criterion_id"), (e.new or {}).get("criterion_id"))

@@ -223,7 +223,7 @@ PARQUET_EDITS: tuple[tuple[str, Callable[[Path], object], str], ...] = (
     ("a dictionary that swells", _write(CASE_TWIN, _swollen, compression="zstd"), "claims"),
     ("no parquet", lambda f: (f / CASE_TWIN).write_bytes(b"PAR1" + b"\xff" * 64 + b"PAR1"), "cases.parquet"),
     ("the other's", lambda f: shutil.copy(f / CASE_TWIN, f / CRITERION_TWIN), "columns"),
-)  # fmt: skip
+)
 PARQUET = [
     Mutation(f"parquet: {label}", sealed(FORGER, edit), (word,), frozenset({13}))
     for label, edit, word in PARQUET_EDITS

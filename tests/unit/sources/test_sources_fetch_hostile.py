@@ -181,7 +181,7 @@ HARMLESS: dict[str, tuple[Answer, bytes]] = {
     "members of gzip": (response(gzip.compress(PAGE) * 3, Content_Encoding="gzip"), PAGE * 3),
     "nothing in a gzip": (response(gzip.compress(b""), Content_Encoding="x-gzip"), b""),
     "an empty body": (response(b""), b""),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", HARMLESS)

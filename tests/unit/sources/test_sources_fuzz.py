@@ -206,7 +206,7 @@ HOSTILE: dict[str, bytes] = {
     "json-ld number": b'<script type="application/ld+json">{"@type":"Question","x":' + b"9" * 9999 + b"}</script>",
     "links": b'<a class="pageNav-jump--next" href="javascript:alert(1)">n</a><a href="data:text/html,x">d</a>',
     "unclosed scripts": b"<xmp>" + b"<script>" * 20_000 + b"</xmp>",
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("kind", sorted(HOSTILE))

@@ -180,7 +180,7 @@ TABLE: list[tuple[str, str, str, str, object]] = [
     ("medlive", "the count of comments is another", r'data-count="\d+"', 'data-count="9"', LayoutError),
     ("medlive", "the mark is renamed", r"认证医师", "会员", "unverified"),
     ("medlive", "the author is renamed", r"color_888", "author", LayoutError),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

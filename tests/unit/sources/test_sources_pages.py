@@ -170,10 +170,10 @@ HOSTILE = {
     "digits": b"2025-" * 300_000,
     "labels": b"Patient " * 200_000,
     "long state": b"<script>window.$$data={" + b'"a":{' * 200_000 + b"</script>",
-    "huge number": b"<script>window.$$data={\"questionDialog\":[" + b"9" * 500_000 + b"]}</script>",
+    "huge number": b'<script>window.$$data={"questionDialog":[' + b"9" * 500_000 + b"]}</script>",
     "deep json-ld": b'<script type="application/ld+json">' + b"[" * 200_000 + b"</script>",
     "zero bytes": b"\x00" * 1_000_000,
-}  # fmt: skip
+}
 SHELLS = {
     "icliniq": (b'<html><h1>t</h1><div class="articleConDiv"><div class="qContent">', "https://x/qa/a/b"),
     "sdn": (

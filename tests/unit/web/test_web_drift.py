@@ -34,8 +34,9 @@ def test_a_week_is_compared_with_the_weeks_before() -> None:
 def test_what_is_new_or_gone_is_there() -> None:
     found, _ = find_drift([*weeks(100, 100, 100, 100), Decided("2026.W53", "sdn", "held", 100)])
     assert [(d.what, d.share, d.mean, d.unusual) for d in found] == [
-        ("kept", 0.5, 1.0, True), ("held", 0.5, 0.0, True)
-    ]  # fmt: skip
+        ("kept", 0.5, 1.0, True),
+        ("held", 0.5, 0.0, True),
+    ]
 
 
 @pytest.mark.parametrize(("decided", "since"), [(weeks(5), "2026.W53"), (weeks(5, 5, 5), "2026.W53"), ([], "")])
