@@ -5,7 +5,8 @@ it must. Against it, in the same run and in turns: a bare aiohttp session that s
 client, endpoint and machine together), the official client's typed call on its default transport and on its
 aiohttp transport (the peers), and `grade_run` on a run folder of as many criteria as LiveMedBench has, from
 rendering to the log's last line. Every measured part has a process of its own, so that its peak memory is its
-own. Then the same folder is graded again, with nothing left to ask. Exits 1 when a target is missed.
+own. A protocol's questions about the same answers are asked too. Then the same folder is graded again, with
+nothing left to ask. Exits 1 when a target is missed.
 Run: `python benchmarks/grading.py [--quick] [--criteria 16702]`.
 """
 
@@ -38,7 +39,11 @@ from medlive.evaluation.grading.cache import GradeCache
 from medlive.evaluation.grading.grade import grade_run
 from medlive.evaluation.grading.judge import Judge, Work
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion, Mode
+from medlive.evaluation.protocols.checklist import Checklist
+from medlive.evaluation.protocols.model import Subject
+from medlive.evaluation.protocols.runner import run_protocol
 from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.scoring.graded import load_graded
 from medlive.llm.openai import OpenAIEngine
 
 CRITERIA: Final = 16_702
@@ -139,12 +144,14 @@ def _completion(text: str) -> bytes:
 
 def endpoint(url: Connection) -> None:
     """Serve `/<milliseconds>/v1/chat/completions` until the process is ended."""
-    single = _completions()
+    single, scored = _completions(), _completion(json.dumps({"reasoning": "It says so.", "score": 4}))
     rubrics: dict[int, bytes] = {}
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         body = await request.read()
-        if (n := body.count(b'{\\"id\\":')) == 0:
+        if b'\\"core\\":' in body:
+            reply = scored
+        elif (n := body.count(b'{\\"id\\":')) == 0:
             reply = single[len(body) % 2]
         elif (known := rubrics.get(n)) is not None:
             reply = known
@@ -230,6 +237,21 @@ async def grade(url: str, concurrency: int, run: str, mode: str = "criterion") -
         await engine.aclose()
     if result.ungraded:
         raise RuntimeError(f"{result.ungraded} ungraded: {result.reasons}; {result.notes}")
+
+
+async def checklist(url: str, concurrency: int, run: str) -> None:
+    """`medlive eval protocol run checklist` with a round for each criterion, but for its command line."""
+    engine = OpenAIEngine(GRADER, url, concurrency=concurrency)
+    material, out = [Subject.of(load_graded(Path(run)))], Path(f"{run}-protocols")
+    try:
+        result = await run_protocol(
+            Checklist(rounds=PER_CASE), material, out, engine, concurrency=concurrency,
+            cache=GradeCache(Path(f"{run}-cache")),
+        )  # fmt: skip
+    finally:
+        await engine.aclose()
+    if result.settled < result.questions:
+        raise RuntimeError(f"{result.questions - result.settled} ungraded: {result.reasons}; {result.notes}")
 
 
 def _measured(work: Callable[..., Awaitable[None]], arguments: tuple[object, ...], out: Connection) -> None:
@@ -318,7 +340,8 @@ def throughput(base: str, server: BaseProcess, folder: Path, criteria: int, verd
         ceilings.append(measure(bare, quarter, url, at_once, quarter))
         small = make_run(folder / f"quarter{number}", quarter)
         ours.append(measure(grade, quarter, url, at_once, str(small)))
-    a_call = (cpu_of(server) - before) * 1000 / (4 * quarter)
+    protocol = measure(checklist, quarter, url, at_once, str(small))
+    a_call = (cpu_of(server) - before) * 1000 / (5 * quarter)
     whole = make_run(folder / "whole", criteria)
     full = measure(grade, criteria, url, at_once, str(whole))
     ceilings.append(measure(bare, quarter, url, at_once, quarter))
@@ -334,10 +357,14 @@ def throughput(base: str, server: BaseProcess, folder: Path, criteria: int, verd
     for one in ours:
         row(f"grade, {quarter} criteria", one, ceiling)
     row(f"grade, {criteria} criteria", full, ceiling)
+    row(f"checklist, {quarter} questions", protocol, ceiling)
     for name, one in peers.items():
         row(name, one, ceiling)
     share = full.per_second / ceiling
     verdicts.check(share >= OF_BARE, f"{share:.2f} of bare aiohttp (at least {OF_BARE})")
+    share, beside = protocol.per_second / ceiling, protocol.per_second / ours[-1].per_second
+    told = f"checklist: {share:.2f} of bare aiohttp (at least {OF_BARE}), {beside:.2f} of grading as many criteria"
+    verdicts.check(share >= OF_BARE, told)
     times = full.per_second / peers["official client, default transport"].per_second
     verdicts.check(times >= TIMES_DEFAULT, f"{times:.1f} times the default transport (at least {TIMES_DEFAULT:g})")
     growth = full.peak_mb / max(one.peak_mb for one in ours)

@@ -1,8 +1,8 @@
 """What runs share: verdicts and replies, paid for once, found by every run folder that holds the same answer.
 
-A folder with one small file for each judge, question and answer, named by their digest, a row a line. A verdict is
-found by its grade's key, so an edited criterion is asked for alone. Any number of processes may read and add: a
-row is appended by one write.
+A folder with one small file for each judge, question and answer, or judge and case, named by their digest, a row a
+line. A verdict is found by its grade's key, so an edited criterion is asked for alone. Any number of processes may
+read and add: a row is appended by one write.
 """
 
 import os

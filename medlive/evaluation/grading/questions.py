@@ -7,7 +7,7 @@ what is new and for what stayed ungraded.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -31,6 +31,11 @@ A_ROUND: Final = 1_000
 """Attempts after unusable replies lie between two rounds of the same question."""
 OUTPUT_A_QUESTION: Final = 120
 """Tokens of a reply, where none is on record."""
+
+
+@cache
+def _schema_of(reply: type[BaseModel]) -> Mapping[str, Any]:
+    return reply.model_json_schema()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,7 +63,7 @@ class Question:
     def request(self) -> Request:
         """What is asked."""
         return Request(
-            self.task, load_prompt(self.package, self.task), self.inputs, self.reply.model_json_schema(),
+            self.task, load_prompt(self.package, self.task), self.inputs, _schema_of(self.reply),
             round=self.round * A_ROUND,
         )  # fmt: skip
 
@@ -217,7 +222,7 @@ async def ask_questions(
             log.add(finding.row())
             found.put(finding)
             if cache and answer.value:
-                cache.keep(key, finding.row())
+                cache.keep(_place(question, found), finding.row())
             return 1
 
         try:
@@ -299,18 +304,26 @@ def _take_cached(
     Whatever the folder holds, a reply counts only where it reads as the judge's own would.
     """
     taken = 0
+    kept: dict[str, dict[str, Finding]] = {}
     for key, question in questions.items() if cache else ():
-        rows = () if cache is None or found.settled(question) else cache.rows(key, Finding.from_row)
-        for finding in rows:
-            value = finding.reread(question)
-            if value is not None and finding.key == key and found.identity.accepts(finding.grader):
-                mine = replace(finding, case_id=question.case_id, part=question.part, usage={})
-                found.put(mine := replace(mine, value=value.model_dump(mode="json")))
-                taken += 1
-                if log:
-                    log.add(mine.row())
-                break
+        if cache is None or found.settled(question):
+            continue
+        if (place := _place(question, found)) not in kept:
+            kept[place] = {finding.key: finding for finding in cache.rows(place, Finding.from_row)}
+        finding = kept[place].get(key)
+        value = finding.reread(question) if finding and found.identity.accepts(finding.grader) else None
+        if finding and value is not None:
+            mine = replace(finding, case_id=question.case_id, part=question.part, usage={})
+            found.put(mine := replace(mine, value=value.model_dump(mode="json")))
+            taken += 1
+            if log:
+                log.add(mine.row())
     return taken
+
+
+def _place(question: Question, found: Findings) -> str:
+    """Where the cache keeps a judge's replies about a case, which are asked for after each other."""
+    return digest_json([found.identity.as_json(), question.case_id])
 
 
 def _call(question: Question) -> Call:

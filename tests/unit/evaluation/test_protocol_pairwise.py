@@ -157,9 +157,9 @@ async def test_replies_are_shared_between_folders_and_forged_ones_are_not_taken(
     assert (plan.calls, plan.about) == (0, {"questions": 24, "answered": 24})
     for raw in ("It is the second.", by_skill(judge.requests[0]).replace('"first"', '"third"')):
         for path in (tmp_path / "cache").rglob("*.jsonl"):
-            row = json.loads(path.read_text())
-            if row["case_id"] == "c001":
-                path.write_text(json.dumps(row | {"raw": raw}))
+            rows = [json.loads(line) for line in path.read_text().splitlines()]
+            rows = [row | {"raw": raw} if row["case_id"] == "c001" else row for row in rows]
+            path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     again = await run_protocol(ALL, stuff, tmp_path / "b", judge, cache=GradeCache(tmp_path / "cache"))
     assert (first.calls, first.cached, again.calls, again.cached) == (24, 0, 2, 22)
     assert len(judge.requests) == 26
