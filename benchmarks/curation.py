@@ -29,6 +29,7 @@ import psycopg
 from pydantic import SecretStr
 from sqlalchemy import select
 
+from medlive.__main__ import collect_less
 from medlive.config import CurationSection, Roles, RoleSettings, Settings
 from medlive.curation.model import Call
 from medlive.db import embedded
@@ -249,6 +250,7 @@ def main() -> int:
     parser.add_argument("--latency-ms", type=float, default=50.0)
     parser.add_argument("--runs", type=int, default=3)
     arguments = parser.parse_args()
+    collect_less()  # as the program does
     here, there = multiprocessing.Pipe()
     server = multiprocessing.get_context("spawn").Process(
         target=endpoint, args=(arguments.latency_ms, there), daemon=True

@@ -7,7 +7,7 @@ private one (U+10FFFD), its number in hexadecimal and a semicolon, and that char
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import fields
 from datetime import date
 from decimal import Decimal
@@ -76,15 +76,38 @@ async def insert_rows(
     """
     if not rows:
         return []
-    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in rows[0])
-    statement = (
-        f'INSERT INTO "{name}" ({names}) SELECT {names} '
-        f'FROM json_populate_recordset(NULL::"{name}", CAST(:rows AS json))'
-        + (" ON CONFLICT DO NOTHING" if skip_known else "")
-        + (f" RETURNING {', '.join(returning)}" if returning else "")
-    )
+    statement = _insertion(table, rows[0], "rows", skip_known=skip_known)
+    statement += f" RETURNING {', '.join(returning)}" if returning else ""
     result = await session.execute(text(statement), {"rows": dump_rows(rows)})
     return result.all() if returning else []
+
+
+async def insert_parts(
+    session: AsyncSession,
+    parts: Mapping[type[DeclarativeBase], Sequence[Mapping[str, Any]]],
+    *,
+    known: Collection[type[DeclarativeBase]] = (),
+) -> None:
+    """Insert the rows of several tables, each as `insert_rows` does, in one statement; of the tables `known` those
+    that they do not have."""
+    full = {table.__tablename__: (table, rows) for table, rows in parts.items() if rows}
+    steps = [
+        f"in_{name} AS ({_insertion(table, rows[0], name, skip_known=table in known)})"
+        for name, (table, rows) in full.items()
+    ]
+    if steps:
+        values = {name: dump_rows(rows) for name, (_, rows) in full.items()}
+        await session.execute(text(f"WITH {', '.join(steps)} SELECT"), values)
+
+
+def _insertion(
+    table: type[DeclarativeBase], row: Mapping[str, Any], parameter: str, *, skip_known: bool = False
+) -> str:
+    name, names = table.__tablename__, ", ".join(f'"{column}"' for column in row)
+    return (
+        f'INSERT INTO "{name}" ({names}) SELECT {names} '
+        f'FROM json_populate_recordset(NULL::"{name}", CAST(:{parameter} AS json))'
+    ) + (" ON CONFLICT DO NOTHING" if skip_known else "")
 
 
 def dump_rows(rows: Sequence[Mapping[str, Any]]) -> str:

@@ -119,13 +119,12 @@ async def save_case(
     status = CaseStatus.READY if held is None else CaseStatus.HELD
     statement = upsert(CaseRow).values(id=case_id, thread_id=thread_pk, status=status, status_reason=held)
     # The row is locked here, changed or not, so that two savers of one case take turns.
-    await session.execute(
-        statement.on_conflict_do_update(index_elements=["id"], set_={"thread_id": statement.excluded.thread_id})
+    locked = statement.on_conflict_do_update(
+        index_elements=["id"], set_={"thread_id": statement.excluded.thread_id}
     )
-    rejected = await session.scalar(
-        select(CaseRow.status_reason).where(CaseRow.id == case_id, CaseRow.status == CaseStatus.REJECTED)
-    )
-    await set_status(session, case_id, status, held)
+    before, why = (await session.execute(locked.returning(CaseRow.status, CaseRow.status_reason))).one()
+    if (before, why) != (status, held):
+        await set_status(session, case_id, status, held)
     kept = without_criteria(content.rubric, await withdrawn_criteria(session, case_id))
     if len(kept.criteria) < len(content.rubric.criteria) and (thin := too_thin(kept)) is not None:
         # What is left is no rubric: the case waits, and its latest revision stays as it was.
@@ -135,11 +134,13 @@ async def save_case(
             await set_status(session, case_id, CaseStatus.HELD, reason)
             return SavedCase(case_id, latest.revision, "unchanged")
     saved = await add_revision(session, case_id, replace(content, rubric=kept))
+    if saved.status == "new":
+        return saved
     review = await _last_review(session, case_id, saved.revision, (ReviewAction.APPROVE, ReviewAction.REJECT))
     if review is not None:
         await apply_review(session, case_id, review.action, review.reason)
-    elif rejected is not None and held is None:
-        await set_status(session, case_id, CaseStatus.HELD, f"{rejected}; its content has changed since")
+    elif before is CaseStatus.REJECTED and held is None:
+        await set_status(session, case_id, CaseStatus.HELD, f"{why}; its content has changed since")
     elif saved.status == "revised" and await _last_review(
         session, case_id, saved.revision - 1, (ReviewAction.EDIT,)
     ):

@@ -8,9 +8,10 @@ from typing import Any, TypeVar
 
 from sqlalchemy import exists, func, select
 from sqlalchemy.ext.asyncio import AsyncSession
+from sqlalchemy.orm import DeclarativeBase
 
 from medlive.curation import model
-from medlive.db.mapping import add_row, insert_rows, read, row_of
+from medlive.db.mapping import add_row, insert_parts, insert_rows, read, row_of
 from medlive.db.tables import decisions as tables
 from medlive.db.tables.base import Base
 from medlive.db.tables.intake import ThreadRevisionRow
@@ -191,34 +192,39 @@ async def _parts(
 
 
 async def _save_parts(session: AsyncSession, curation_id: int, curation: model.Curation) -> None:
-    """One statement for each kind of part that there is."""
-
-    async def add(table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}) -> None:
+    def rows(table: type[Base], parts: Sequence[Any], more: _More = lambda part: {}) -> list[dict[str, Any]]:
         places = enumerate(parts, start=1)
-        rows = [row_of(table, p, curation_id=curation_id, position=k, **more(p)) for k, p in places]
-        await insert_rows(session, table, rows)
+        return [row_of(table, p, curation_id=curation_id, position=k, **more(p)) for k, p in places]
 
-    await add(tables.ElementRow, curation.elements, lambda e: {"element_id": e.id, "standing": e.status})
-    await add(tables.RequirementRow, curation.requirements)
-    await add(tables.ClaimVerdictRow, curation.claims, _verdict)
-    await add(tables.ControllerCheckRow, curation.checks, lambda c: {"check_name": c.check})
-    await add(tables.HoldRow, curation.holds)
-    await add(tables.AgentCallRow, curation.calls, lambda c: {"reply_digest": _reply_digest(c)})
+    passages: dict[str, dict[str, Any]] = {}
+    evidence = [row for claim in curation.claims for row in _evidence_rows(curation_id, claim, passages)]
+    parts: dict[type[DeclarativeBase], list[dict[str, Any]]] = {
+        # In one order for everybody, so that two processes never wait for each other crosswise.
+        tables.PassageRow: [passages[key] for key in sorted(passages)],
+        tables.ElementRow: rows(
+            tables.ElementRow, curation.elements, lambda e: {"element_id": e.id, "standing": e.status}
+        ),
+        tables.RequirementRow: rows(tables.RequirementRow, curation.requirements),
+        tables.ClaimVerdictRow: rows(tables.ClaimVerdictRow, curation.claims, _verdict),
+        tables.ClaimEvidenceRow: evidence,
+        tables.ControllerCheckRow: rows(
+            tables.ControllerCheckRow, curation.checks, lambda c: {"check_name": c.check}
+        ),
+        tables.HoldRow: rows(tables.HoldRow, curation.holds),
+        tables.AgentCallRow: rows(
+            tables.AgentCallRow, curation.calls, lambda c: {"reply_digest": _reply_digest(c)}
+        ),
+    }
     if (reading := curation.second_reading) is not None:
         wrong = [asdict(w) for w in reading.wrong]
         row = row_of(tables.SecondReadingRow, reading, curation_id=curation_id, wrong=wrong)
-        await insert_rows(session, tables.SecondReadingRow, [row])
+        parts[tables.SecondReadingRow] = [row]
     if (asked := curation.cross_examination) is not None:
-        row = row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)
-        await insert_rows(session, tables.CrossExaminationRow, [row])
-        answers = lambda q: {"own_answer": q.own, "other_answer": q.other}  # noqa: E731
-        await add(tables.CrossQuestionRow, asked.questions, answers)
-    passages: dict[str, dict[str, Any]] = {}
-    evidence = [row for claim in curation.claims for row in _evidence_rows(curation_id, claim, passages)]
-    if passages:
-        # In one order for everybody, so that two processes never wait for each other crosswise.
-        await insert_rows(session, tables.PassageRow, [passages[key] for key in sorted(passages)], skip_known=True)
-        await insert_rows(session, tables.ClaimEvidenceRow, evidence)
+        parts[tables.CrossExaminationRow] = [row_of(tables.CrossExaminationRow, asked, curation_id=curation_id)]
+        parts[tables.CrossQuestionRow] = rows(
+            tables.CrossQuestionRow, asked.questions, lambda q: {"own_answer": q.own, "other_answer": q.other}
+        )
+    await insert_parts(session, parts, known=[tables.PassageRow])
 
 
 def _verdict(claim: model.ClaimVerdict) -> dict[str, Any]:

@@ -63,7 +63,7 @@ class PostgresReplyStore:
 
     async def _find_all(self, searches: Sequence[_Search]) -> None:
         query = select(*_FOUND).where(is_one_of(ReplyRow.request_digest, [one.digest for one in searches]))
-        async with self._db.begin() as session:
+        async with self._db.read() as session:
             found = {row.request_digest: row for row in await session.execute(query)}
         for one in searches:
             one.row = found.get(one.digest)

@@ -1,6 +1,6 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -59,6 +59,18 @@ _UPSERT_THREADS = text(
     "SET url = excluded.url, last_seen_at = greatest(now(), threads.last_seen_at) "
     "RETURNING id, source, thread_id"
 )
+
+
+_STORED = (
+    select(
+        ThreadRevisionRow.id, ThreadRevisionRow.title, ThreadRevisionRow.language, ThreadRevisionRow.tags,
+        ThreadRevisionRow.posted_at, ThreadRevisionRow.posted_at_assumed, ThreadRevisionRow.messages,
+        ThreadRow.id.label("thread_pk"), ThreadRow.source, ThreadRow.thread_id, ThreadRow.url,
+    )
+    .join(ThreadRow, ThreadRow.id == ThreadRevisionRow.thread_id)
+    .where(ThreadRevisionRow.id == any_(bindparam("pks", type_=ARRAY(Integer))))
+    .order_by(ThreadRevisionRow.id)
+)  # fmt: skip
 
 
 async def save_threads(
@@ -166,14 +178,14 @@ async def mark_seen(session: AsyncSession, source: str, thread_ids: Sequence[str
 
 async def load_thread(session: AsyncSession, revision_pk: int) -> StoredThread:
     """The thread as that revision was. Raises MedliveError when there is none."""
-    async for stored in _stored(session, ThreadRevisionRow.id == revision_pk):
+    for stored in await _stored(session, [revision_pk]):
         return stored
     raise MedliveError(f"there is no thread revision {revision_pk}")
 
 
 async def load_threads(session: AsyncSession, revision_pks: Sequence[int]) -> dict[int, Thread]:
     """Revision → thread, for those that exist among the ones named."""
-    return {s.revision_pk: s.thread async for s in _stored(session, ThreadRevisionRow.id.in_(revision_pks))}
+    return {s.revision_pk: s.thread for s in await _stored(session, revision_pks)}
 
 
 async def pending_revisions(
@@ -253,20 +265,13 @@ def is_latest() -> ColumnElement[bool]:
     )
 
 
-async def _stored(session: AsyncSession, condition: ColumnElement[bool]) -> AsyncIterator[StoredThread]:
-    row, of = ThreadRevisionRow, ThreadRow
-    query = (
-        select(
-            row.id, row.title, row.language, row.tags, row.posted_at, row.posted_at_assumed, row.messages,
-            of.id.label("thread_pk"), of.source, of.thread_id, of.url,
-        )
-        .join(of, of.id == row.thread_id)
-        .where(condition)
-        .order_by(row.id)
-    )  # fmt: skip
-    async for found in await session.stream(query, execution_options={"yield_per": 500}):
-        thread = read(Thread, found, messages=tuple(map(_message, found.messages)))
-        yield StoredThread(found.thread_pk, found.id, thread, found.posted_at_assumed)
+async def _stored(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
+    def stored(row: Any) -> StoredThread:
+        thread = read(Thread, row, messages=tuple(map(_message, row.messages)))
+        return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
+
+    found = await session.execute(_STORED, {"pks": list(revision_pks)})
+    return list(map(stored, found))
 
 
 def _find_same(before: list[tuple[int, str, int]], digest: str, *, latest: bool) -> tuple[int, str, int] | None:

@@ -212,7 +212,7 @@ async def curate_revision(pipeline: Pipeline, revision: int) -> Curation | None:
     async def is_decided(session: Session) -> bool:
         return await curations.latest_outcome(session, revision, digest) not in (None, Outcome.FAILED)
 
-    async with pipeline.database.begin() as session:
+    async with pipeline.database.read() as session:
         stored = await load_thread(session, revision)
         name = f"{stored.thread.source}/{stored.thread.thread_id}"
         overruled = {o.overruled for o in await overrules_of(session, revision)}
