@@ -24,13 +24,11 @@ from medlive.evaluation.agreement.reliability import (
     scores_of,
 )
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion, cluster_numbers
-from medlive.evaluation.runs.folder import GRADES, read_grades
+from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun, Grader, load_graded
 from medlive.statistics.bootstrap import Estimate, Floats, estimate, no_estimate, weight_chunks, with_interval
 from medlive.statistics.correlation import LEAST, Correlation, Kind, correlate, kendall, spearman
 
-SETTLED: Final = "settled: "
-"""Begins the name of a grading that `settle` made of two others."""
 _TOPS: Final = (1, 3, 5)
 
 
@@ -180,7 +178,7 @@ def gradings(runs: Sequence[Path], judges: Sequence[str]) -> dict[str, dict[str,
             grader = grader_of(run)
             wanted = {one for one in judges if is_judge(grader, one)}
             missing -= wanted
-            if not (wanted or (not judges and not grader.model.startswith(SETTLED))):
+            if not (wanted or (not judges and grader.engine != SETTLED)):
                 continue
             info = run.run.info
             by_judge = found.setdefault((info.model, info.template.name, info.arm), {})

@@ -13,13 +13,13 @@ from typing import Final
 from medlive.digest import digest_json
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.humans import HumanRatings
-from medlive.evaluation.agreement.judges import SETTLED, gradings
+from medlive.evaluation.agreement.judges import gradings
 from medlive.evaluation.agreement.meta import agreed_codes, codes_of, read_people
 from medlive.evaluation.agreement.reliability import ABSENT, MET, grader_name, grader_of
 from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.log import open_log
 from medlive.evaluation.model import Grade, Mode, gradable, grade_keys
-from medlive.evaluation.runs.folder import GRADES, IMPORTED, read_grades
+from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades
 from medlive.evaluation.scoring.graded import GradedRun
 
 UNSETTLED: Final = "the judges disagree, and people have not settled it"
@@ -65,8 +65,8 @@ def settle(
     first, second = two_judges(run_dir, judges)
     graders = grader_of(first), grader_of(second)
     names = graders[0].model, graders[1].model
-    name = SETTLED + " / ".join(names)
-    judge = digest_json(["settled", *(grader.judge for grader in graders)])
+    name = f"{SETTLED}: {' / '.join(names)}"
+    judge = digest_json([SETTLED, *(grader.judge for grader in graders)])
     ratings = read_people(human, adjudicator, first)
     by_people = _settled_by(ratings, adjudicator) if ratings else {}
     notes = tuple(f"{ratings.name}: {note}" for note in ratings.notes) if ratings else ()
@@ -95,7 +95,7 @@ def settle(
                 Grade(
                     *place, key=keys[criterion.id], met=met, quote=like.quote if like else "",
                     reasoning=like.reasoning if like else "", reason=why, raw="", grader="" if why else name,
-                    engine=IMPORTED, model=name, mode=Mode.CRITERION, prompt="unknown", judge=judge,
+                    engine=SETTLED, model=name, mode=Mode.CRITERION, prompt="unknown", judge=judge,
                     whole=bool(like and like.whole),
                 )
             )  # fmt: skip

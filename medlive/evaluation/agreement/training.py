@@ -14,12 +14,11 @@ from typing import Any, Final, NamedTuple
 
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import UsageError
-from medlive.evaluation.agreement.judges import SETTLED
 from medlive.evaluation.agreement.reliability import grader_of
 from medlive.evaluation.grading.judge import Judge, Ungraded, Verdicts, Work
 from medlive.evaluation.log import writing
 from medlive.evaluation.model import EvaluationCriterion, Grade, Mode, gradable, kind_of
-from medlive.evaluation.runs.folder import GRADES, read_grades, write_whole
+from medlive.evaluation.runs.folder import GRADES, SETTLED, read_grades, write_whole
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.llm.ask import Unusable
@@ -116,7 +115,7 @@ def export_training(
 
 def _settled(path: Path, judge: str | None) -> GradedRun:
     """A run under its settled grading. Raises UsageError."""
-    known = dict.fromkeys(g.judge for g in read_grades(path / GRADES)[0] if g.model.startswith(SETTLED))
+    known = dict.fromkeys(g.judge for g in read_grades(path / GRADES)[0] if g.engine == SETTLED)
     found = [one for one in known if judge is None or one.removeprefix("sha256:").startswith(judge)]
     if len(found) != 1:
         hint = "--judge DIGEST chooses" if found else "medlive eval judges settle RUN makes one"

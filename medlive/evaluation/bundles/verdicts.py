@@ -14,7 +14,7 @@ from medlive.evaluation.bundles.files import BUNDLE
 from medlive.evaluation.grading.quotes import quoted
 from medlive.evaluation.grading.verdict import Echo, Verdict, echo_of, read_criterion, read_rubric
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, grade_keys
-from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES
+from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES, SETTLED
 from medlive.integrity.checks import Faults
 from medlive.integrity.folder import printable
 from medlive.llm.ask import MOST_RAW, Unusable
@@ -145,8 +145,8 @@ def _ids(raw: str) -> list[str]:
 
 
 def _imported(grade: Grade) -> bool:
-    """Whether a verdict was imported: imported files may contain neither quotes nor replies."""
-    return grade.engine == IMPORTED or grade.origin is Origin.IMPORT
+    """Whether a verdict has no reply of its own: imported files may contain neither quotes nor replies."""
+    return grade.engine in (IMPORTED, SETTLED) or grade.origin is Origin.IMPORT
 
 
 def _hidden_verdict(grade: Grade, answer: Answer, echoes: Mapping[str, Echo]) -> str | None:
@@ -176,7 +176,7 @@ def grader(state: Verification, out: Faults) -> None:
         value, got = getattr(want, name), sorted({str(getattr(grade, name)) for grade in grades})
         if got != [value]:
             out.add(GRADES, f"the grader's {name} {value[:100]}", printable(", ".join(got))[:200])
-    if out.count or want.engine == IMPORTED:
+    if out.count or want.engine in (IMPORTED, SETTLED):
         return
     if load_prompt("medlive.evaluation", f"grader.{want.mode}").digest != want.prompt:
         state.add_note("the grader's prompt differs from this version's")

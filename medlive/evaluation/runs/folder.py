@@ -25,6 +25,8 @@ RESPONSES: Final = "responses.jsonl"
 GRADES: Final = "grades.jsonl"
 IMPORTED: Final = "import"
 """The engine of a run whose answers came from a file."""
+SETTLED: Final = "settled"
+"""The engine of a grading made of two others, and of people where these differ."""
 
 RAW: Final = "raw"
 """The arm whose runs are asked in the threads' own words instead of the rewritten cases'."""
