@@ -88,8 +88,8 @@ bench-curation: $(VENV)/.dev ## how far the configured engine decides as a caref
 bench-scale: $(VENV)/.dev ## cost curves over the number of threads, for docs/scale.md
 	@$(BIN)/python benchmarks/scale.py
 
-year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/year.md
-	@PYTHONPATH=benchmarks $(BIN)/python -m year
+year: $(VENV)/.dev ## 52 simulated weeks with their faults, then twelve candidates; writes docs/year.md. YEAR="--weeks 3": those alone
+	@PYTHONPATH=benchmarks $(BIN)/python -m year $(YEAR)
 
 clean: ## stop the demo's database and remove what was made here
 	-@test -x $(BIN)/medlive && MEDLIVE_HOME="$(DEMO_HOME)" $(BIN)/medlive db stop

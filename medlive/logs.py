@@ -76,8 +76,9 @@ def configure(
     root.handlers = [*(other for other in root.handlers if not isinstance(other, _Handler)), handler]
     root.setLevel(libraries)
     REMARKS.setLevel(own)
-    # It repeats itself for as long as the database is away, which medlive says once.
-    logging.getLogger("psycopg.pool").setLevel(libraries if own <= logging.DEBUG else logging.CRITICAL)
+    # They repeat themselves for as long as the database is away, which medlive says once.
+    for name in ("psycopg.pool", "procrastinate.utils"):
+        logging.getLogger(name).setLevel(libraries if own <= logging.DEBUG else logging.CRITICAL)
 
 
 def for_people() -> bool:

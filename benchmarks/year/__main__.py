@@ -1,4 +1,7 @@
-"""Simulate the year, evaluate the candidates, and write the report; exit 1 where a promise is broken."""
+"""Simulate the year, evaluate the candidates, and write the report; exit 1 where a promise is broken.
+
+Fewer than 52 weeks have no candidates and no report: their promises are printed, in a minute or two.
+"""
 
 import argparse
 import asyncio
@@ -15,9 +18,13 @@ from year.candidates import Outcome, evaluate
 from year.report import write_report
 from year.scenario import Year, run_year
 
+WEEKS = 52
 
-async def _simulate(home: Path, options: argparse.Namespace) -> tuple[Year, Outcome]:
+
+async def _simulate(home: Path, options: argparse.Namespace) -> tuple[Year, Outcome | None]:
     year = await run_year(home, options.seed, options.weeks, lambda line: print(line, flush=True))
+    if options.weeks < WEEKS:
+        return year, None
     write_report(year, None, options.out)
     last = [week.name for week in year.weeks if week.cases is not None][-1]
     release = snapshots_path(year.settings) / folder_name(last)
@@ -28,7 +35,7 @@ def main() -> int:
     """0 where every promise holds."""
     parser = argparse.ArgumentParser(prog="python -m year", description=__doc__)
     parser.add_argument("--seed", type=int, default=7)
-    parser.add_argument("--weeks", type=int, default=52)
+    parser.add_argument("--weeks", type=int, default=WEEKS)
     parser.add_argument("--home", type=Path, help="keep the instance in this empty folder")
     parser.add_argument("--out", type=Path, default=Path("docs"), help="where the page is written")
     options = parser.parse_args()
@@ -36,12 +43,14 @@ def main() -> int:
     home = options.home or Path(tempfile.mkdtemp(prefix="medlive-year-"))
     try:
         year, outcome = asyncio.run(_simulate(home, options))
-        write_report(year, outcome, options.out)
-        for what, holds in year.promises:
+        promises = list(year.promises)
+        if outcome is not None:
+            write_report(year, outcome, options.out)
+            promises.append(("the planted memories are found and no others", outcome.right))
+        for what, holds in promises:
             print("ok  " if holds else "FAIL", what)
-        print(f"{'ok  ' if outcome.right else 'FAIL'} the planted memories are found and no others")
         print(f"{sum(week.cpu_s for week in year.weeks):.0f} s of processor time for the weeks")
-        return 0 if outcome.right and all(holds for _, holds in year.promises) else 1
+        return 0 if all(holds for _, holds in promises) else 1
     finally:
         embedded.stop(home)
         if options.home is None:

@@ -26,7 +26,7 @@ publish to, on a clock that both the program and its database take for the time.
 new thread a week to three; the threads are made of the demo's sentences, and the models are the rules engine
 behind an endpoint that wants a key, so the *content* says nothing of medicine. The maintainer reads
 `medlive status --check` on Monday and Thursday mornings and whatever the webhook is sent, and does what the
-table says.
+table says. `make year YEAR="--weeks 3"` plays the first weeks alone, without the candidates, in a minute.
 
 ![Cases in each week's snapshot]({pictures}/year-cases.svg)
 

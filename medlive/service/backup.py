@@ -6,6 +6,7 @@ copied later hold all that its rows point to. Evidence is not in it; it is built
 """
 
 import asyncio
+import errno
 import json
 import os
 import shutil
@@ -25,7 +26,7 @@ from medlive.db.migrate import head
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database, parse_url
 from medlive.db.tables.release import SnapshotState
-from medlive.errors import BadInput, CheckFailed, ServiceUnavailable, UsageError
+from medlive.errors import BadInput, CheckFailed, DiskFull, ServiceUnavailable, UsageError
 from medlive.integrity.folder import sha256, sync, writing_to
 from medlive.service.database import database_url, open_database
 from medlive.service.harvest.takedown import take_down
@@ -218,6 +219,8 @@ async def _run_program(settings: Settings, name: str, server: int, *options: str
         lines = said.decode(errors="replace").strip().splitlines() or ["no message"]
         reason = next((line for line in lines if "error:" in line), lines[-1])
         hint = "it needs the database's owner, and to restore a PostgreSQL as new as the backup's"
+        if os.strerror(errno.ENOSPC) in reason:
+            raise DiskFull(f"{name} failed: {reason}", hint="free some space and run this again")
         raise ServiceUnavailable(f"{name} failed: {reason}", hint=hint)
 
 

@@ -79,9 +79,10 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
         Raises FileExistsError.
         """
         path.parent.mkdir(parents=True, exist_ok=True)
-        self._file: BinaryIO = path.open("xb")
+        # Without a buffer, which would be written again, and fail again, when the file is closed.
+        self._file: io.FileIO = path.open("xb", buffering=0)
         try:
-            self._file.write(_warcinfo(software, operator, created_at or now()))
+            self._write(_warcinfo(software, operator, created_at or now()))
             _sync(self._file, path.parent)
         except BaseException:
             self._file.close()
@@ -105,7 +106,7 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
             for page in pages:
                 response, request = _page_members(page)
                 places.append(Place(offset, len(response)))
-                self._file.write(response + request)
+                self._write(response + request)
                 offset += len(response) + len(request)
             _sync(self._file)
         except BaseException:
@@ -114,6 +115,11 @@ class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):
             raise
         self.size = offset
         return places
+
+    def _write(self, data: bytes) -> None:
+        left = memoryview(data)
+        while left:
+            left = left[self._file.write(left) :]
 
     def close(self) -> None:
         """Close the file; every appended page is already on the disk."""
@@ -377,7 +383,7 @@ def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-def _sync(file: BinaryIO, folder: Path | None = None) -> None:
+def _sync(file: BinaryIO | io.FileIO, folder: Path | None = None) -> None:
     """Flush a file to the disk, and a new file's name in its folder, where the system can."""
     file.flush()
     os.fsync(file.fileno())

@@ -160,6 +160,7 @@ async def test_acts_on_a_thread_and_a_takedown_that_erases_their_reasons(
     # What nobody else may change only the owner erases.
     refused = await act(admin, "thread/test/1", "take_down", "The author asked.", back=LOG)
     assert (refused.status_code, "may not do this" in refused.text) == (422, True)
+    assert "medlive thread takedown test 1 --reason" in refused.text
     assert [entry[1] for entry in await logged(database)] == ["confirm", "overrule"]
     site = Site(database, settings, settings.home)
     async with served(site) as owners:

@@ -1,5 +1,6 @@
 """The acts that a page offers, and what each does."""
 
+import shlex
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -10,7 +11,7 @@ from medlive.db.accounts import Account
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import CaseStatus, ReviewAction
-from medlive.errors import UsageError
+from medlive.errors import DatabaseForbidden, UsageError
 from medlive.snapshot.errata import WithdrawalKind
 from medlive.web.site import Site
 
@@ -106,6 +107,13 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         thread = asked.thread if kind == "thread" else await review.thread_of_case(database, subject)
         await review.curate_again(database, *thread, stage=stage, **why)
 
+    async def take_down() -> None:
+        try:
+            await takedown.take_down(database, settings, *asked.thread, **why)
+        except DatabaseForbidden as error:
+            command = shlex.join(["medlive", "thread", "takedown", *asked.thread, "--reason"])
+            raise DatabaseForbidden(error.message, hint=f"as the database's owner: {command} …") from error
+
     acts: Mapping[tuple[str, str], Callable[[], Awaitable[object]]] = {
         ("case", Act.APPROVE): lambda: review.decide_case(database, subject, ReviewAction.APPROVE, **seen),
         ("case", Act.REJECT): lambda: review.decide_case(database, subject, ReviewAction.REJECT, **seen),
@@ -120,7 +128,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         ("thread", Act.CONFIRM): lambda: review.confirm_rejection(database, *asked.thread, **why),
         ("thread", Act.OVERRULE): lambda: review.overrule_rejection(database, *asked.thread, **why),
         ("thread", Act.CURATE_AGAIN): curate_again,
-        ("thread", Act.TAKE_DOWN): lambda: takedown.take_down(database, settings, *asked.thread, **why),
+        ("thread", Act.TAKE_DOWN): take_down,
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(database, *asked.thread, **why),
         ("source", Act.LIFT_QUARANTINE): lambda: lift(database, subject, compare_anew=False, **why),
         ("dispute", Act.RESOLVE): lambda: review.resolve_dispute(

@@ -3,6 +3,7 @@
 import contextlib
 import gzip
 import random
+import resource
 import tracemalloc
 from datetime import UTC, datetime, timedelta, timezone
 from pathlib import Path
@@ -173,6 +174,22 @@ def test_a_page_that_cannot_be_stored_leaves_the_file_as_it_was(tmp_path: Path) 
         (place,) = writer.append([a_page(2)])
     assert read_page(path, place) == a_page(2)
     assert verify(path) == 2
+
+
+def test_a_full_disk_leaves_the_file_as_it_was_and_it_can_be_closed(tmp_path: Path) -> None:
+    path, noise = tmp_path / "a.warc.gz", random.Random(0).randbytes(64)
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with ArchiveWriter(path, software="medlive/1", operator=None) as writer:
+        (place,) = writer.append([a_page()])
+        try:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (writer.size + 100, hard))
+            with pytest.raises(OSError, match="too large"):
+                writer.append([a_page(1, body=noise)])
+            writer.close()
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+        assert path.stat().st_size == writer.size
+    assert read_page(path, place) == a_page()
 
 
 def test_a_big_page_comes_back(tmp_path: Path) -> None:
