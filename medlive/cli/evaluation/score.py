@@ -277,7 +277,7 @@ def report(
     table = scored(runs, how, errata)
     judges = {m.run.grader.judge for m in table.models if m.run.grader}
     metas = tuple(read_meta(path, judges) for path in meta or ())
-    registry, portfolio = registry_of(how.models), _portfolio(protocols, [m.label for m in table.models])
+    registry, portfolio = registry_of(how.models), find_portfolio(protocols, [m.label for m in table.models])
     written = write_report(
         table, out, registry=registry, metas=metas, portfolio=portfolio, case_pages=case_pages, png=png
     )
@@ -285,7 +285,7 @@ def report(
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
 
 
-def _portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
+def find_portfolio(path: Path | None, models: list[str]) -> "Portfolio | None":
     """The protocols' results: those named, or what lies in their usual folder and is of these models."""
     from medlive.evaluation.protocols.portfolio import PORTFOLIO
     from medlive.report.portfolio import PLACE, read_portfolio

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from medlive.cli.evaluation.score import find_portfolio
 from medlive.errors import BadInput, UsageError
 from medlive.evaluation.grading.questions import Findings
 from medlive.evaluation.model import Answer, AnswerState
@@ -15,9 +16,10 @@ from medlive.evaluation.protocols.model import (
     Side,
     Subject,
 )
-from medlive.evaluation.protocols.portfolio import portfolio, ranks
+from medlive.evaluation.protocols.portfolio import Portfolio, portfolio, ranks
 from medlive.evaluation.protocols.registry import fitting, make_protocol
 from medlive.llm.engine import EngineIdentity
+from medlive.report.portfolio import write_portfolio
 from tests.unit.evaluation.conftest import make_cases
 
 NOBODY = Findings(EngineIdentity("", ""))
@@ -164,6 +166,26 @@ def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
     alike = tables["How alike tasks rank models (Spearman)"].rows
     assert alike[0][1] == pytest.approx(1)
     assert alike[2][1] is None  # two models are too few
+
+
+def test_a_report_finds_the_portfolio_of_its_models_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    caplog.set_level("INFO", logger="medlive")
+    assert find_portfolio(None, ["a"]) is None
+    # One model alone, nowhere run: no rank, no matrix, no gap.
+    write_portfolio(Portfolio(tasks=(), tables=portfolio({"number": {"a": None}}, {})), tmp_path / "protocols")
+    page = (tmp_path / "protocols" / "portfolio.html").read_text()
+    assert "No gap: it takes models on tasks of both sides" in page
+    found = find_portfolio(None, ["b", "a"])
+    assert found.models == ["a"]
+    assert find_portfolio(None, ["b"]) is None
+    assert "protocols is about other models" in caplog.text
+    assert find_portfolio(tmp_path / "protocols" / "portfolio.json", ["b"]) == found
+    (tmp_path / "other.json").write_text('{"format": "medlive-portfolio", "tasks": [], "tables": []}')
+    with pytest.raises(BadInput, match=r"not a portfolio[.]json of medlive: tables"):
+        find_portfolio(tmp_path / "other.json", ["a"])
 
 
 def test_two_runs_of_one_model_on_the_same_cases_are_not_one() -> None:
