@@ -73,8 +73,8 @@ class ModelScore:
     judge: str
     score: Estimate
     """The mean of Equation 1."""
-    rank: int
-    """1 is best; equal scores share a rank."""
+    rank: int | None
+    """1 is best; equal scores share a rank. None without a common case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -292,7 +292,8 @@ def _rankings(
         means = of.mean(axis=0) if cases else np.full(len(models), np.nan)
         for place, model in enumerate(models):
             score = mean_of(of[:, place], clusters, draws=draws, seed=seed)
-            found.append(ModelScore(model, judge, score, 1 + int((means > means[place] + 1e-12).sum())))
+            rank = 1 + int((means > means[place] + 1e-12).sum()) if cases else None
+            found.append(ModelScore(model, judge, score, rank))
     if len(models) < 2:
         return tuple(found), ()
     pairs = combinations(range(len(judges)), 2)

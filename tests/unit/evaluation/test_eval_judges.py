@@ -86,6 +86,15 @@ def test_ranks_under_two_judges_are_the_worked_example(tmp_path: Path) -> None:
     graded_by("mild", other, lambda *_: True)
     with pytest.raises(UsageError, match="are both v, graded by mild"):
         compare_judges([runs[0], other], ("mild", "third"))
+    # A model on other cases shares none with the rest: agreement by criterion, and no ranks.
+    apart = made_cases(2, change=lambda n, case: replace(case, case_id=f"apart-{n}"))
+    far = made_run(apart, tmp_path / "far", "z", 0.5, missing=False)
+    for name in ("mild", "strict"):
+        graded_by(name, far, lambda *_: True)
+    disjoint = compare_judges([runs[0], far], ("mild", "strict"), draws=50)
+    (none,) = disjoint.rankings
+    assert {one.rank for one in disjoint.scores} == {None}
+    assert (none.cases, none.in_words().partition(" graded ")[2]) == (0, "no common case of all models.")
     with pytest.raises(UsageError, match="no run is graded by nobody"):
         compare_judges(runs, ("mild", "nobody"))
     with pytest.raises(UsageError, match="no answer is graded by two"):
