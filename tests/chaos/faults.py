@@ -62,7 +62,8 @@ class Round:
         if self.random.random() < 0.3:
             self.change("SELECT pg_backend_pid()")  # so that there is one
             pids = self.week.instance.rows("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
-            os.kill(self.random.choice(pids)[0], signal.SIGKILL)
+            with suppress(ProcessLookupError):  # it has ended meanwhile
+                os.kill(self.random.choice(pids)[0], signal.SIGKILL)
             return
         if (server := embedded.status(self.stage.home)) is not None:
             os.kill(server.pid, signal.SIGKILL)
