@@ -76,7 +76,8 @@ class Analyzer:
             .build()
         )
         self._stop = stop
-        self._chinese = rjieba.Jieba()
+        # The library makes one segmenter on import: another would hold its dictionary twice (27 MB).
+        self._chinese = rjieba
         whole, parts = chinese_names()
         for name in (*whole, *parts):
             self._chinese.add_word(name, None, None)

@@ -18,12 +18,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Final
-
-from cryptography.exceptions import InvalidSignature
-from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from typing import TYPE_CHECKING, Final
 
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
+
+if TYPE_CHECKING:
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 KEY_VARIABLE: Final = "MEDLIVE_SIGNING_KEY"
 FILE_VARIABLE: Final = "MEDLIVE_SIGNING_KEY_FILE"
@@ -114,9 +114,15 @@ class SecretKey:
         intact = hmac.compare_digest(checksum, _checksum(inner[:72])) or (not encrypted and not any(checksum))
         if not intact and encrypted:
             raise BadKey(f"the password in {PASSWORD_VARIABLE} is not this key's, or the key is damaged")
-        if not intact or Ed25519PrivateKey.from_private_bytes(seed).public_key().public_bytes_raw() != raw:
+        if not intact or _private_key(seed).public_key().public_bytes_raw() != raw:
             raise BadKey("the signing key is damaged: its parts do not match")
         return cls(PublicKey(key_id, raw), seed)
+
+
+def _private_key(seed: bytes) -> "Ed25519PrivateKey":
+    from cryptography.hazmat.primitives.asymmetric import ed25519  # 6 MB, which idle services do without
+
+    return ed25519.Ed25519PrivateKey.from_private_bytes(seed)
 
 
 def generate(
@@ -126,7 +132,7 @@ def generate(
 
     `password` encrypts the secret key, at a cost in operations and bytes; None leaves it plain, as `minisign -W`.
     """
-    private = Ed25519PrivateKey.generate()
+    private = _private_key(secrets.token_bytes(32))
     # minisign does not print leading zeros, so the first digit is never 0.
     key_id = secrets.token_bytes(7) + bytes([16 + secrets.randbelow(240)])
     public = PublicKey(key_id, private.public_key().public_bytes_raw())
@@ -149,7 +155,7 @@ def sign(data: bytes, key: SecretKey, trusted_comment: str, untrusted_comment: s
     for comment in (trusted_comment, untrusted_comment):
         if len(comment) > 1000 or not comment.isascii() or not _is_printable(comment):
             raise UsageError("a signature's comment must be one line of at most 1,000 printable ASCII characters")
-    private = Ed25519PrivateKey.from_private_bytes(key.seed)
+    private = _private_key(key.seed)
     raw = private.sign(hashlib.blake2b(data).digest())
     over_comment = private.sign(raw + trusted_comment.encode("ascii"))
     return _render((untrusted_comment, _PREHASHED + key.public.key_id + raw), (trusted_comment, over_comment))
@@ -165,6 +171,9 @@ def check_signature(
     Raises:
         BadSignature: If the signature is not valid.
     """
+    from cryptography.exceptions import InvalidSignature
+    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
+
     (untrusted, first), (trusted, over_comment) = _parse(signature_text, BadSignature, "signature", 74, 64)
     kind, key_id, raw = first[:2], first[2:10], first[10:]
     if kind != _PREHASHED:

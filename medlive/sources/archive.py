@@ -31,6 +31,7 @@ from warcio.warcwriter import WARCWriter
 
 from medlive.clock import now
 from medlive.errors import MedliveError
+from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
 
 _COMPRESSION = 1
@@ -56,16 +57,6 @@ class ArchiveDamaged(MedliveError):
         super().__init__(
             f"{path}: {message}", hint="restore the file from a backup; pages that are lost must be fetched again"
         )
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """The place of a page's response record in its file."""
-
-    offset: int
-    """Bytes before the record's gzip member."""
-    length: int
-    """Bytes of the member."""
 
 
 class ArchiveWriter(AbstractContextManager["ArchiveWriter"]):

@@ -11,6 +11,16 @@ from medlive.threads.model import Thread
 
 
 @dataclass(frozen=True, slots=True)
+class Place:
+    """The place of a page's response record in its file."""
+
+    offset: int
+    """Bytes before the record's gzip member."""
+    length: int
+    """Bytes of the member."""
+
+
+@dataclass(frozen=True, slots=True)
 class KnownThread:
     """The ledger's record of a listed thread."""
 

@@ -17,10 +17,9 @@ from medlive.db.tables.intake import FrontierState, ImportProblemRow, RunOutcome
 from medlive.db.tables.release import EvaluationRunRow
 from medlive.digest import digest_text
 from medlive.errors import UsageError
-from medlive.sources.archive import Place
 from medlive.sources.drift import Compared, Measure
 from medlive.sources.files import ImportProblem, ProblemReason
-from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind
+from medlive.sources.ledger import FetchedPage, KnownThread, Listed, ListState, PageKind, Place
 from medlive.sources.source import Fetched, ListEntry, PageRequest
 
 SOURCE = "forum"

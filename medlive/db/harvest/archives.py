@@ -9,8 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive.db.mapping import add_row
 from medlive.db.tables.intake import ArchiveRow, FetchRow, HarvestRunRow
-from medlive.sources.archive import Place
-from medlive.sources.ledger import PageKind
+from medlive.sources.ledger import PageKind, Place
 
 # Offsets may swap places within a file, so all of them change in one statement.
 _MOVE = text(

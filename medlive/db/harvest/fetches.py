@@ -11,8 +11,7 @@ from medlive.clock import now
 from medlive.db.mapping import from_stored, insert_rows, row_of, to_stored
 from medlive.db.tables.intake import FetchRow, FrontierState
 from medlive.digest import digest_bytes
-from medlive.sources.archive import Place
-from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind
+from medlive.sources.ledger import FetchedPage, HarvestProblem, PageKind, Place
 
 _NEXT = text(
     "SELECT DISTINCT thread_id FROM fetches WHERE source = :source AND thread_id > :after AND kind = 'thread'"

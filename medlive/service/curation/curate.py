@@ -35,7 +35,6 @@ from medlive.errors import CircuitOpen, ConfigError, DatabaseUnavailable, descri
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
-from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
@@ -100,6 +99,8 @@ async def run_curation(
     that another pipeline has decided. `record` collects the agents' replies. Returns the run's counts and costs,
     the state of its endpoints, and the funnel over all threads.
     """
+    from medlive.service.curation.filtering import filter_pending  # imports NumPy, which a worker does without
+
     chain = build_filters(settings)
     attempts = None if retry_failed else settings.curation.max_attempts
     async with (

@@ -22,7 +22,7 @@ from medlive.db.tables.intake import FrontierState
 from medlive.db.threads.takedowns import taken_down_ids
 from medlive.db.threads.threads import check_storable, mark_gone, mark_seen, save_identifiers, save_threads
 from medlive.errors import BadInput, ServiceUnavailable, describe
-from medlive.sources.archive import ArchiveWriter, Place, read_page
+from medlive.sources.archive import ArchiveWriter, read_page
 from medlive.sources.drift import thread_fields
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.ledger import (
@@ -34,6 +34,7 @@ from medlive.sources.ledger import (
     KnownThread,
     Listed,
     ListState,
+    Place,
     SkipReason,
 )
 from medlive.sources.source import ListEntry, Page, ProblemKind

@@ -23,7 +23,8 @@ from medlive.db.session import Database, advisory_lock
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
 from medlive.service.paths import archive_path
-from medlive.sources.archive import ArchiveDamaged, Place, cdxj_line, erase, pages, seal
+from medlive.sources.archive import ArchiveDamaged, cdxj_line, erase, pages, seal
+from medlive.sources.ledger import Place
 
 _ARCHIVE_NAME = re.compile(r"(?P<stem>[^/]+/[^/]+-\d{4}\.W\d\d-\d+\.\d+(?:-\d+)?)(?:\.r(?P<copy>\d+))?\.warc\.gz")
 STRAY_AFTER_S = 86_400.0

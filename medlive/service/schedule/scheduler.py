@@ -29,7 +29,6 @@ from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup import back_up_week
 from medlive.service.curation.curate import CurationCounts, curate_queued, queue_again
-from medlive.service.curation.filtering import filter_pending
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.harvest.harvest import harvest_source
@@ -294,6 +293,8 @@ async def _harvest(database: Database, settings: Settings, source: str) -> Count
 
 async def _queue(database: Database, settings: Settings, week: str) -> Counts:
     """Filter new threads, queue them with earlier failures, and curate the queue unless workers do."""
+    from medlive.service.curation.filtering import filter_pending  # imports NumPy
+
     chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
         passed, rejected = await filter_pending(database, app, chain)

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from warcio.archiveiterator import ArchiveIterator
 from warcio.checker import Checker
 
-from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, Place, erase, pages, read_page, seal
+from medlive.sources.archive import ArchiveDamaged, ArchiveWriter, erase, pages, read_page, seal
+from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 5, 123456, tzinfo=UTC)

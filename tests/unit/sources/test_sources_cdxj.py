@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from medlive.sources.archive import Place, cdxj_line, sort_key
+from medlive.sources.archive import cdxj_line, sort_key
+from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
 
 # What the library `surt` 0.3.1 answers, which pywb and cdxj-indexer make their keys with.
