@@ -69,7 +69,7 @@ def _check(done: dict[str, Any]) -> None:
         raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
     if stopped := done["spent"]["stopped"]:
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
-        hint = "the next medlive curate goes on from there; [budget] in config/medlive.toml limits it"
+        hint = "medlive curate goes on from there once [budget] in config/medlive.toml allows it"
         raise BudgetSpent(f"{stopped}: {cut} threads were cut short and {done['left']} not begun", hint=hint)
     if circuit := done["stopped"]:
         hint = "it is tried again by itself; the next medlive curate goes on from there"

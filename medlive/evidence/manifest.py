@@ -15,7 +15,7 @@ from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_mo
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 3
-HINT = "build it again: medlive evidence build CORPUS... (see medlive evidence build --help)"
+HINT = "build it: medlive evidence build CORPUS... (see medlive evidence build --help)"
 
 
 class DenseKind(StrEnum):

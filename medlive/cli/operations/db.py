@@ -31,7 +31,7 @@ def stop() -> None:
 
     settings = load_settings().settings
     if settings.database_url is not None:
-        raise UsageError("MEDLIVE_DATABASE_URL names a server of yours; medlive stops only its embedded one")
+        raise UsageError("the settings name a server of yours; medlive stops only its embedded one")
     say("stopped" if embedded.stop(settings.home) else "it was not running")
 
 

@@ -147,7 +147,8 @@ class Listing(Generic[R]):
 def week_bounds(week: str) -> tuple[datetime, datetime]:
     """The first moment of an ISO week and of the next, in UTC. Raises UsageError."""
     try:
-        start = datetime.strptime(f"{week}.1", "%G.W%V.%u").replace(tzinfo=UTC)
+        year, _, number = week.partition(".W")
+        start = datetime.fromisocalendar(int(year), int(number), 1).replace(tzinfo=UTC)
         return start, start + timedelta(days=7)
     except (ValueError, OverflowError):
         raise UsageError(f"expected an ISO week such as 2026.W47, not {week[:40]!r}") from None

@@ -221,7 +221,7 @@ async def find_status(session: AsyncSession, case_id: str, *, lock: bool = False
     near = get_close_matches(case_id[:200], ids, n=3, cutoff=0.7)
     raise UsageError(
         f"unknown case {case_id[:100]!r}",
-        hint=f"did you mean {' or '.join(near)}?" if near else "the ids of cases are in data/cases.jsonl",
+        hint=f"did you mean {' or '.join(near)}?" if near else "medlive case list shows them",
     )
 
 

@@ -11,6 +11,8 @@ import typer
 
 from medlive.__main__ import _report
 from medlive.cli.main import COMMANDS, build
+from medlive.errors import UsageError
+from medlive.service.audit import parse_week
 from tests.support.instance import Instance
 
 PASSWORD = "s3cret-w0rd"
@@ -105,7 +107,7 @@ def test_a_wrong_database_url_exits_2_and_is_not_repeated(tmp_path: Path, url: s
 
 
 def test_stop_leaves_a_server_of_the_users_own_alone(instance: Instance) -> None:
-    assert "MEDLIVE_DATABASE_URL" in instance.here("db", "stop", status=2).err
+    assert "server of yours" in instance.here("db", "stop", status=2).err
 
 
 def test_an_index_that_is_missing_exits_3_and_says_how_to_build_it(instance: Instance) -> None:
@@ -143,6 +145,12 @@ def _without(instance: Instance, blocked: set[str], arguments: list[str]) -> "su
         text=True,
         timeout=60,
     )
+
+
+def test_a_week_is_known_without_its_nought() -> None:
+    assert (parse_week("2026.W1"), parse_week("2026.W53")) == ("2026.W01", "2026.W53")
+    with pytest.raises(UsageError, match="expected an ISO week"):
+        parse_week("2027.W53")
 
 
 def test_a_file_of_another_user_is_named_with_what_to_do(capfd: pytest.CaptureFixture[str]) -> None:
