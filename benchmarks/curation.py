@@ -14,8 +14,6 @@ import json
 import math
 import multiprocessing
 import os
-import shutil
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -28,6 +26,7 @@ import aiohttp
 import psycopg
 from pydantic import SecretStr
 from sqlalchemy import select
+from throwaway import throwaway_home
 
 from medlive.__main__ import collect_less
 from medlive.config import CurationSection, Roles, RoleSettings, Settings
@@ -256,16 +255,13 @@ def main() -> int:
         target=endpoint, args=(arguments.latency_ms, there), daemon=True
     )
     server.start()
-    home = Path(tempfile.mkdtemp(prefix="medlive-bench-"))
-    home.chmod(0o755)  # root's server runs as another user, who must get in
+    print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
     try:
-        print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
-        return 0 if asyncio.run(compare(here.recv(), home, arguments)) else 1
+        with throwaway_home() as home:
+            return 0 if asyncio.run(compare(here.recv(), home, arguments)) else 1
     finally:
         server.terminate()
         server.join()
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ import socket
 import statistics
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,9 +26,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from snapshot_load import cases
+from throwaway import throwaway_home
 
 from medlive.config import Settings
-from medlive.db import embedded
 from medlive.db.release.snapshots import begin_snapshot, freeze_snapshot
 from medlive.digest import digest_file
 from medlive.integrity.folder import SUMS, sha256
@@ -139,13 +138,8 @@ def main() -> int:
     parser.add_argument("--megabytes", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
-    home = Path(tempfile.mkdtemp(prefix="medlive-downloads-"))
-    home.chmod(0o755)  # root's database runs as another user
-    try:
+    with throwaway_home() as home:
         return measure(Settings(home=home), arguments.megabytes, arguments.rounds)
-    finally:
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def measure(settings: Settings, megabytes: int, rounds: int) -> int:

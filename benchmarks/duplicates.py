@@ -14,9 +14,7 @@ recall of 2 is below 0.95, or a look-up among 100,000 threads takes over three t
 import argparse
 import asyncio
 import random
-import shutil
 import sys
-import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -28,6 +26,7 @@ import numpy as np
 import psycopg
 from filters import REAL_DATA, made_threads, real_threads
 from sqlalchemy import text
+from throwaway import throwaway_home
 
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
@@ -334,15 +333,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"threads            {'real' if threads else 'made (no real threads found)'}")
     threads = threads or made_threads(options.threads)
     threads = random.Random(9).sample(threads, min(options.threads, len(threads)))
-    home = Path(tempfile.mkdtemp(prefix="medlive-duplicates-"))
-    home.chmod(0o755)  # root's server runs as another user, who must get in
-    try:
+    with throwaway_home() as home:
         url = embedded.start(home)
         upgrade(url)
         return 0 if asyncio.run(measure(url, threads)) else 1
-    finally:
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

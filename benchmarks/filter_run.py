@@ -10,9 +10,7 @@ counted apart: they work at the same time, so that with a core for each the slow
 
 import argparse
 import asyncio
-import shutil
 import sys
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import suppress
@@ -21,6 +19,7 @@ from pathlib import Path
 
 import psutil  # type: ignore[import-untyped]
 from filters import REAL_DATA, made_threads, real_threads
+from throwaway import throwaway_home
 
 from medlive.__main__ import collect_less
 from medlive.db import embedded
@@ -98,15 +97,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     threads = (real_threads(options.data) if options.data.is_dir() else []) or made_threads(5_000)
     collect_less()  # as the program does
-    home = Path(tempfile.mkdtemp(prefix="medlive-filter-"))
-    try:
+    with throwaway_home() as home:
         upgrade(url := embedded.start(home))
         server = embedded.status(home)
         assert server is not None
         return 0 if asyncio.run(measure(url, server.pid, threads, options.sizes)) else 1
-    finally:
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -13,24 +13,24 @@ import sys
 import time
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
-from datetime import UTC, date, datetime
+from datetime import date
 from pathlib import Path
+
+from filters import REAL_DATA, real_threads
 
 from medlive.demo.samples import load_sample_threads
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.rubric.model import Axis
 from medlive.snapshot.gates import check_many, content_hits, row_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
-from medlive.sources.files import ImportedThread, read_threads
 from medlive.text.normalise import dominant_language
-from medlive.threads.model import Role, Thread
+from medlive.threads.model import Role
 
 TARGET = 200
 """Cases a second on one core: 100,000 new ones in 250 s on two."""
 CRITERIA = 9
 LONGEST = 1_500
 """Characters of a narrative and of an advice: curated ones are no longer."""
-REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "realdata" / "threads"
 WORD = re.compile(r"\w+")
 
 
@@ -68,16 +68,6 @@ def words_of(messages: Sequence[tuple[Role, str]]) -> tuple[str, str, str] | Non
     said = "\n".join(text for role, text in messages if role is Role.PHYSICIAN)[:LONGEST]
     language = dominant_language(asked)
     return (language, asked, said) if asked.strip() and said.strip() and language in ("en", "zh") else None
-
-
-def real_threads(folder: Path) -> list[Thread]:
-    """The threads of every import file in the folder."""
-    return [
-        item.thread
-        for path in sorted(folder.glob("*.threads.jsonl"))
-        for item in read_threads(path, assume_posted_at=datetime(2025, 1, 1, tzinfo=UTC), handle_key=b"benchmark")
-        if isinstance(item, ImportedThread)
-    ]
 
 
 def texts_of(case: SnapshotCase) -> list[str]:

@@ -13,9 +13,7 @@ import argparse
 import asyncio
 import multiprocessing
 import os
-import shutil
 import statistics
-import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -28,6 +26,7 @@ from curation import endpoint, sample_threads
 from procrastinate import App
 from pydantic import SecretStr
 from sqlalchemy import text
+from throwaway import throwaway_home
 
 from medlive.config import Roles, RoleSettings, Settings
 from medlive.db import embedded
@@ -181,17 +180,14 @@ def main() -> int:
     here, there = SPAWN.Pipe()
     server = SPAWN.Process(target=endpoint, args=(arguments.latency_ms, there), daemon=True)
     server.start()
-    home = Path(tempfile.mkdtemp(prefix="medlive-bench-"))
-    home.chmod(0o755)  # root's server runs as another user, who must get in
+    print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
     try:
-        print(f"endpoint of {arguments.latency_ms:g} ms, {os.cpu_count()} cores")
-        base = embedded.start(home).replace("postgresql+psycopg://", "postgresql://")
-        return 0 if asyncio.run(measure(base, here.recv(), home, arguments)) else 1
+        with throwaway_home() as home:
+            base = embedded.start(home).replace("postgresql+psycopg://", "postgresql://")
+            return 0 if asyncio.run(measure(base, here.recv(), home, arguments)) else 1
     finally:
         server.terminate()
         server.join()
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 if __name__ == "__main__":

@@ -14,10 +14,8 @@ import json
 import os
 import random
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import redirect_stdout
@@ -34,6 +32,7 @@ from duplicates import drawn  # noqa: E402
 from filter_run import repeated, server_cpu  # noqa: E402
 from filters import made_threads  # noqa: E402
 from snapshot_freeze import CRITERIA, SENTENCES, freeze_week  # noqa: E402
+from throwaway import throwaway_home  # noqa: E402
 
 from medlive.charts import Frame, Line, Point, lines  # noqa: E402
 from medlive.db import embedded  # noqa: E402
@@ -187,17 +186,12 @@ def measure_size(size: int) -> list[Cost]:
         (_fill_decided, ("audit page",)),
         (_fill_cases, ("freeze",)),
     ):
-        home = Path(tempfile.mkdtemp(prefix="medlive-scale-"))
-        home.chmod(0o755)  # root's server runs as another user, who must get in
-        try:
+        with throwaway_home() as home:
             url = embedded.start(home)
             upgrade(url)
             empty = _database_bytes(url)
             prepare(url, home, size)
             costs += [measure(stage, home, url, size, empty) for stage in stages]
-        finally:
-            embedded.stop(home)
-            shutil.rmtree(home, ignore_errors=True)
     return costs
 
 

@@ -13,10 +13,8 @@ import asyncio
 import json
 import os
 import resource
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from dataclasses import dataclass
 from importlib import import_module
@@ -114,15 +112,14 @@ def apart(what: str, home: Path) -> None:
 def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
     """Freeze so many cases in a database of their own, and write them as lines."""
     import psycopg
+    from throwaway import throwaway_home
 
     from medlive.db import embedded
     from medlive.db.migrate import upgrade
     from medlive.snapshot.gates import gates_digest
 
     fill = import_module("support.release").fill
-    home = Path(tempfile.mkdtemp(prefix="medlive-freeze-"))
-    home.chmod(0o755)
-    try:
+    with throwaway_home() as home:
         url = embedded.start(home)
         upgrade(url)
         with psycopg.connect(url.replace("+psycopg", ""), autocommit=True) as connection:
@@ -138,9 +135,6 @@ def run(cases: int, *, with_limit: bool) -> tuple[Measured, Measured | None]:
             flush=True,
         )
         return frozen, measure("lines", home) if with_limit else None
-    finally:
-        embedded.stop(home)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 def main() -> None:
