@@ -117,8 +117,9 @@ def intervals(
     return out.svg()
 
 
-def interval_lines(values: Sequence[Interval | None], width: int = 33) -> list[str]:
+def interval_lines(values: Sequence[Interval | None]) -> list[str]:
     """The same in characters: each interval as a line with a dot at its value, all on one scale; "" for none."""
+    width = 33
     known = [end for value in values if value for end in value.ends]
     low, high = min(known, default=0.0), max(known, default=0.0)
 

@@ -109,10 +109,9 @@ def _number(text: str | None) -> int:
     return int(text)
 
 
-def _slice(
-    threads: Sequence[SampleThread], page: int, size: int = pages.ROWS_PER_PAGE
-) -> tuple[Sequence[SampleThread], int]:
+def _slice(threads: Sequence[SampleThread], page: int) -> tuple[Sequence[SampleThread], int]:
     """The threads of a page, and the number of pages; raises 404 beyond the last."""
+    size = pages.ROWS_PER_PAGE
     last = max(1, -(-len(threads) // size))
     if page > last:
         raise web.HTTPNotFound

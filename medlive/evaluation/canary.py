@@ -227,7 +227,7 @@ def _letters(text: str) -> str:
 
 
 async def check_canary(
-    marked: Marked, complete: Complete, *, samples: int = 1, concurrency: int = 4, progress: Progress | None = None
+    marked: Marked, complete: Complete, *, samples: int = 1, progress: Progress | None = None
 ) -> CanaryCheck:
     """Ask a model every probe and control `samples` times, and judge its replies.
 
@@ -245,7 +245,7 @@ async def check_canary(
     await ask(0)
     await ask(1)
     if any(s.outcome is not Outcome.FAILED for s in seen.values()):
-        await for_each(range(2, len(asked)), ask, concurrency)
+        await for_each(range(2, len(asked)), ask, 4)
     results = tuple(seen.get(i) or Seen(probe, Outcome.NOT_ASKED) for i, probe in enumerate(asked))
     verdict, why = _judge(results)
     return CanaryCheck(marked, verdict, why, results)

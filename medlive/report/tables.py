@@ -9,12 +9,12 @@ from datetime import date
 from pathlib import Path
 from typing import Any, Final
 
-from medlive.errors import MissingExtra
 from medlive.evaluation.asking.registry import Cutoff
 from medlive.evaluation.log import writing
 from medlive.evaluation.runs import folder
 from medlive.evaluation.scoring.contamination import BookArm, ContaminationTable, Mix, ModelContamination
 from medlive.evaluation.scoring.score import Estimate, ModelScore, ScoreTable, month_table
+from medlive.snapshot.parquet import require
 
 _FIGURES: Final = ("n", "mean", "ci_low", "ci_high", "least", "most", "bounds_over", "few")
 
@@ -172,11 +172,10 @@ def scores_parquet(table: ScoreTable, kind: str | None = None) -> bytes:
 
     Raises MissingExtra without pyarrow.
     """
-    try:
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-    except ImportError as exc:
-        raise MissingExtra("parquet needs pyarrow, which is not installed", hint="pip install pyarrow") from exc
+    require()
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
     texts = ("model", "metric", "cases", "grader", "slice", "value")
     whole = ("n", "bounds_over")
     fields: list[tuple[str, Any]] = [(name, pa.string()) for name in texts]

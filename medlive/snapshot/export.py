@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive.digest import canonical_json, digest_file
-from medlive.errors import MissingExtra, UsageError
+from medlive.errors import UsageError
 from medlive.integrity.folder import writing_to
 from medlive.snapshot.load import Snapshot
 from medlive.snapshot.model import (
@@ -130,8 +130,7 @@ def _csv(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
 def _parquet(cases: Sequence[SnapshotCase], snapshot: Snapshot, path: Path) -> None:
     from medlive.snapshot import parquet
 
-    if not parquet.available():
-        raise MissingExtra("parquet needs pyarrow, which is not installed", hint="pip install pyarrow")
+    parquet.require()
     import pyarrow as pa
     import pyarrow.parquet as pq
 

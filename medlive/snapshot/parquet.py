@@ -34,15 +34,16 @@ def available() -> bool:
 
 def writer_name() -> str:
     """The library and version that write parquet."""
-    _require()
+    require()
     import pyarrow as pa
 
     return f"pyarrow {pa.__version__}"
 
 
-def _require() -> None:
+def require() -> None:
+    """Raise MissingExtra without pyarrow."""
     if not available():
-        raise MissingExtra("parquet needs pyarrow", hint="install medlive[service]")
+        raise MissingExtra("parquet needs pyarrow, which is not installed", hint="pip install pyarrow")
 
 
 def schema(fields: Mapping[str, type]) -> "pa.Schema":
@@ -60,7 +61,7 @@ class ParquetRows:
 
     def __init__(self, path: Path, fields: Mapping[str, type], canary: str) -> None:
         """Open `path` for writing; the canary goes into the key-value metadata, which is not compressed."""
-        _require()
+        require()
         import pyarrow.parquet as pq
 
         self._schema = schema(fields).with_metadata({CANARY_KEY: canary})

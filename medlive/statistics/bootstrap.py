@@ -219,9 +219,7 @@ class Standing:
     rank_worst: int
 
 
-def tie_groups(
-    scores: Mapping[str, float], comparisons: Sequence[Comparison], alpha: float = 0.05
-) -> list[Standing]:
+def tie_groups(scores: Mapping[str, float], comparisons: Sequence[Comparison]) -> list[Standing]:
     """Models from the best score down; a group holds those not significantly below the group's first.
 
     Who is below whom is what their comparison says, on the cases that both have: where these are others than those
@@ -231,7 +229,7 @@ def tie_groups(
     below = {
         (c.second, c.first) if c.difference > 0 else (c.first, c.second)
         for c in comparisons
-        if c.difference and c.p_holm < alpha
+        if c.difference and c.p_holm < 0.05
     }
     order = sorted(scores, key=lambda name: (-scores[name], name))
     standings: list[Standing] = []

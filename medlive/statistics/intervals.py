@@ -139,14 +139,14 @@ def quantiles(clusters: NDArray[Any]) -> Floats:
 
 
 @cache
-def quantile(freedom: int, p: float = 0.05) -> float:
-    """The t that Student's statistic exceeds, either way, with probability p; NaN without a degree of freedom."""
+def quantile(freedom: int) -> float:
+    """The t that Student's statistic exceeds, either way, with p = 0.05; NaN without a degree of freedom."""
     if freedom < 1:
         return math.nan
     low, high = 0.0, 1e3
     for _ in range(60):
         middle = (low + high) / 2
-        low, high = (middle, high) if two_sided_p(middle, freedom) > p else (low, middle)
+        low, high = (middle, high) if two_sided_p(middle, freedom) > 0.05 else (low, middle)
     return high
 
 

@@ -88,8 +88,6 @@ class Candidate(BaseModel):
     headers: dict[str, str] = Field(default_factory=dict)
     key_header: str | None = None
     """As in a role's table (`medlive.config.RoleSettings`)."""
-    context_tokens: Annotated[int, Field(ge=1)] | None = None
-    """The longest prompt and answer together."""
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     """The longest answer that is asked for."""
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -22,12 +22,10 @@ READERS: tuple[Reader, ...] = (
 _NAME = re.compile(r"[A-Za-z0-9\u4e00-\u9fff][\w.-]{0,63}")
 
 
-def open_corpus(
-    path: Path | str, kind: str | None = None, name: str | None = None, licence: str | None = None
-) -> Corpus:
+def open_corpus(path: Path | str, kind: str | None = None, name: str | None = None) -> Corpus:
     """The corpus at a path; its kind is recognised when not given, its name defaults to the path's own.
 
-    Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`; `licence` overrides the kind's.
+    Nothing is read yet. `name` is 1-64 letters, digits, `-`, `_`, `.`.
     Raises BadInput when there is nothing at the path or no kind knows it, UsageError for an unknown kind or
     an impossible name.
     """
@@ -38,7 +36,7 @@ def open_corpus(
     chosen = name if name is not None else _default_name(place, reader)
     if not _NAME.fullmatch(chosen):
         raise UsageError(f"{chosen!r} is not a valid corpus name", hint="1-64 letters, digits, - _ .")
-    return Corpus(name=chosen, path=place, reader=reader, licence=licence or reader.licence)
+    return Corpus(name=chosen, path=place, reader=reader, licence=reader.licence)
 
 
 def _named(kind: str) -> Reader:

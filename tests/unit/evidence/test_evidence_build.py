@@ -57,9 +57,9 @@ def test_the_manifest_accounts_for_the_index(tmp_path: Path) -> None:
     source = corpus_file(tmp_path / "notes.jsonl", rows)
     source.write_text(source.read_text() + "{broken\n")
     seen: list[Progress] = []
-    manifest = build_index([open_corpus(source, licence="CC0")], tmp_path / "index", seen.append)
+    manifest = build_index([open_corpus(source)], tmp_path / "index", seen.append)
     [entry] = manifest.corpora
-    assert (entry.name, entry.kind, entry.licence) == ("notes", "passages", "CC0")
+    assert (entry.name, entry.kind, entry.licence) == ("notes", "passages", "unstated")
     assert (entry.passages, entry.repeated, entry.boilerplate, entry.problems) == (3, 1, 1, 1)
     assert manifest.passages == 3 == open_index(tmp_path / "index").identity.passages
     assert read_manifest(tmp_path / "index") == manifest == verify_index(tmp_path / "index")
