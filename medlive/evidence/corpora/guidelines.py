@@ -6,13 +6,13 @@ Fields: `id`, `source` (who published it: cdc, nice, who …), `title`, `clean_t
 """
 
 import json
-from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Final
 
 from medlive.evidence.corpora.folder import titled_sections
 from medlive.evidence.corpora.jsonl import Row, Text, documents_of, files_of
-from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.model import Reader
 from medlive.evidence.corpora.parsing.chunk import Document
 from medlive.evidence.corpora.parsing.files import head_of
 
@@ -54,10 +54,6 @@ class _Guideline(Row):
     overview: Text = ""
 
 
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    return documents_of(path, log, _document)
-
-
 def _document(line: bytes) -> Document:
     row = _Guideline.model_validate_json(line)
     text = row.clean_text if (row.clean_text or "").strip() else row.raw_text
@@ -85,6 +81,6 @@ READER = Reader(
     kind="guidelines",
     about="clinical guidelines as JSON Lines (id, source, title, clean_text): a .jsonl(.gz) file or a folder",
     sniff=_sniff,
-    documents=_documents,
+    documents=partial(documents_of, document=_document),
     licence="each publisher's own terms",
 )

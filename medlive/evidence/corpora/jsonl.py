@@ -8,6 +8,7 @@ import re
 import zlib
 from collections.abc import Callable, Iterator
 from datetime import date
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -58,10 +59,6 @@ def files_of(path: Path) -> list[Path]:
 
 def _sniff(path: Path) -> bool:
     return bool(files_of(path))
-
-
-def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
-    return documents_of(path, log, _document)
 
 
 def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]) -> Iterator[Document]:
@@ -137,6 +134,6 @@ READER = Reader(
     kind="passages",
     about="passages as JSON Lines (id, title, text; MedRAG's chunks too): a .jsonl(.gz) file or a folder",
     sniff=_sniff,
-    documents=_documents,
+    documents=partial(documents_of, document=_document),
     licence="unstated",
 )
