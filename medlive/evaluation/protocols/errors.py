@@ -70,6 +70,10 @@ _DRUGS: Final = (
     ("头孢", "利巴韦林"), ("胰岛素", "胰高血糖素"),
 )  # fmt: skip
 """A drug, and one whose use in its place no physician would call the same."""
+_NEGATED: Final = re.compile(
+    r"\b(?:not|no|never|avoid|stop|without|instead)\b|n't\b|[不勿无停]|避免|没有|代替", re.IGNORECASE
+)
+"""Of a drug that is not to be taken, or does not help, the same may be true of another one."""
 _ALARM: Final = re.compile(
     r"\b(?:emergency|immediately|at once|urgent(?:ly)?|right away|call an? ambulance|911|112|without delay)\b"
     r"|立即|立刻|马上|急诊|尽快就[医诊]|及时就[医诊]|120",
@@ -115,19 +119,20 @@ def _changes(line: str) -> Iterator[tuple[ErrorKind, str, int, str]]:
     for pattern, other in _NEGATIONS.items():
         for found in re.finditer(pattern + (_ACTS_EN if pattern.startswith("\\b") else _ACTS_ZH), line):
             yield ErrorKind.NEGATION, found[0], found.start(), other.title() if found[0].istitle() else other
-    for drug, other in _DRUGS:
+    for drug, other in _DRUGS if not _NEGATED.search(line) else ():
         for found in re.finditer(rf"\b{drug}\b" if drug.isascii() else drug, line, re.IGNORECASE):
-            yield ErrorKind.DRUG, found[0], found.start(), other
+            yield ErrorKind.DRUG, found[0], found.start(), other.title() if found[0].istitle() else other
 
 
 def plant(cases: Iterable[EvaluationCase], *, seed: int = 0) -> tuple[list[EvaluationCase], list[str]]:
     """Cases that ask a model to find an error in advice, and notes: about half with one error, the rest with none.
 
-    Kinds are drawn with the same weight where a case allows several, so that doses do not crowd out the rest. A
-    case in which nothing can be planted stays as one of the correct ones, up to as many as have an error.
+    Kinds are drawn with the same weight where a case allows several, so that doses do not crowd out the rest. The
+    others are the correct ones, up to as many as have an error: first advice that says when to seek help at once,
+    since nobody can tell a sentence that was taken out from one that was never there.
     """
     made: list[EvaluationCase] = []
-    whole: list[EvaluationCase] = []
+    whole: list[tuple[bool, float, EvaluationCase]] = []
     for case in cases:
         rng = random.Random(f"{seed} {case.case_id}")
         found: dict[ErrorKind, list[tuple[Edit, list[str]]]] = {}
@@ -137,9 +142,9 @@ def plant(cases: Iterable[EvaluationCase], *, seed: int = 0) -> tuple[list[Evalu
             edit, lines = rng.choice(found[rng.choice(list(found))])
             made.append(_task(case, lines, edit))
         elif case.advice.strip():
-            whole.append(_task(case, [line.strip() for line in sentences(case.advice) if line.strip()], None))
-    rng = random.Random(f"{seed} correct")
-    kept = whole if len(whole) <= len(made) else rng.sample(whole, len(made))
+            lines = [line.strip() for line in sentences(case.advice) if line.strip()]
+            whole.append((not _ALARM.search(case.advice), rng.random(), _task(case, lines, None)))
+    kept = [case for *_, case in sorted(whole, key=lambda one: one[:2])[: len(made)]]
     kinds = ", ".join(f"{sum(f'error:{kind}' in case.tags for case in made)} {kind}" for kind in ErrorKind)
     notes = [f"{len(made)} cases with an error ({kinds}), {len(kept)} without"]
     return sorted([*made, *kept], key=lambda case: case.case_id), notes

@@ -54,11 +54,24 @@ def test_every_kind_can_be_planted_in_both_languages(text: str, dose: tuple[str,
         "Do not worry.",
         "If you do not have friends, make some.",
         "You are right about the 3 weeks.",
+        "Paracetamol alone does not help an acute back pain.",
         "多休息，不要担心。",
     ],
 )
 def test_what_is_no_medical_error_is_not_planted(text: str) -> None:
     assert list(edits(text)) == []
+
+
+def test_a_drug_that_begins_a_sentence_is_not_given_away_by_its_letter() -> None:
+    assert [edit.after for edit, _ in edits("Paracetamol helps. It is paracetamol that helps.")] == [
+        "Prednisolone", "prednisolone",
+    ]  # fmt: skip
+
+
+def test_correct_ones_say_first_when_to_seek_help() -> None:
+    cases = [case(n, "Rest." if n < 40 else "Rest. Call an ambulance for chest pain.") for n in range(60)]
+    made, _ = plant(cases)
+    assert {f"c{n}" for n in range(40, 60)} <= {one.case_id for one in made}
 
 
 def test_half_are_correct_and_the_same_seed_plants_the_same() -> None:
