@@ -61,8 +61,11 @@ class Round:
         await self.moment()
         if self.random.random() < 0.3:
             self.change("SELECT pg_backend_pid()")  # so that there is one
-            pids = self.week.instance.rows("SELECT pid FROM pg_stat_activity WHERE datname = current_database()")
-            with suppress(ProcessLookupError):  # it has ended meanwhile
+            # It may have ended meanwhile, or the server still recover from the kill before.
+            with suppress(ProcessLookupError, psycopg.OperationalError):
+                pids = self.week.instance.rows(
+                    "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
+                )
                 os.kill(self.random.choice(pids)[0], signal.SIGKILL)
             return
         if (server := embedded.status(self.stage.home)) is not None:
