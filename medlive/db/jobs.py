@@ -52,9 +52,12 @@ HEARTBEATS = (
     " ON job.worker_id = worker.id WHERE status = 'doing' AND queue_name = ANY (%(queues)s)"
 )
 TAKE_OVER = (
-    "UPDATE procrastinate_jobs SET status = 'todo', scheduled_at = NULL, worker_id = NULL WHERE status = 'doing'"
-    " AND queue_name = ANY (%(queues)s) AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
+    "UPDATE procrastinate_jobs AS job SET status = 'todo', scheduled_at = NULL, worker_id = NULL"
+    " WHERE status = 'doing' AND queue_name = ANY (%(queues)s) AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
+    " AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.queueing_lock = job.queueing_lock"
+    " AND (other.status = 'todo' OR (other.status = 'doing' AND other.id < job.id)))"
 )
+"""Of one queueing lock no two jobs may wait: a second one stays until the first is done."""
 UNCOUNT_ATTEMPT = "UPDATE procrastinate_jobs SET attempts = attempts - 1 WHERE id = %(job_id)s"
 _SERVING = 0x6D65646A
 """ "medj": the first key of the advisory locks of those who serve a queue; the second is made of its name."""

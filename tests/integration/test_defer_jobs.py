@@ -205,6 +205,16 @@ async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clock
             await looking.look(clock)
         found = {job.task_kwargs["revision"]: job for job in await app.job_manager.list_jobs_async()}
         assert [(found[n].status, found[n].attempts) for n in (1, 2)] == [("doing", 0), ("todo", 0)]
+        # Queued by one who did not see that it is done already: of its dead worker's job one may wait.
+        async with database.begin() as session:
+            await session.execute(text("UPDATE procrastinate_jobs SET queueing_lock = 'curate:1'"))
+        for moment in (3 * STALLED_AFTER_S, 5 * STALLED_AFTER_S):
+            await looking.look(lambda moment=moment: moment)  # type: ignore[misc]
+        assert {job.status for job in await app.job_manager.list_jobs_async()} == {"doing", "todo"}
+        async with database.begin() as session:
+            await session.execute(text("DELETE FROM procrastinate_jobs WHERE status = 'todo'"))
+        await looking.look(lambda: 5 * STALLED_AFTER_S)
+        assert [job.status for job in await app.job_manager.list_jobs_async()] == ["todo"]
 
 
 async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_without_a_trace(
