@@ -53,7 +53,8 @@ HEARTBEATS = (
 )
 TAKE_OVER = (
     "UPDATE procrastinate_jobs AS job SET status = 'todo', scheduled_at = NULL, worker_id = NULL"
-    " WHERE status = 'doing' AND queue_name = ANY (%(queues)s) AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
+    " WHERE status = 'doing' AND queue_name = ANY (%(queues)s)"
+    " AND (worker_id IS NULL OR worker_id = ANY (%(dead)s))"
     " AND NOT EXISTS (SELECT FROM procrastinate_jobs AS other WHERE other.queueing_lock = job.queueing_lock"
     " AND (other.status = 'todo' OR (other.status = 'doing' AND other.id < job.id)))"
 )

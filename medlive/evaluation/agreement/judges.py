@@ -159,7 +159,7 @@ def compare_judges(
             "no answer is graded by two of the judges", hint="medlive eval grade RUN --grader asks another judge"
         )
     notes += [
-        f"{model} is not graded by {', '.join(set(names) - set(by))}: left out of scores and ranks"
+        f"{model} is not graded by {', '.join(n for n in names if n not in by)}: left out of scores and ranks"
         for model, by in models.items()
         if set(by) < set(names)
     ]

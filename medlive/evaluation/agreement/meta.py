@@ -36,7 +36,7 @@ from medlive.evaluation.cases.benchmarks import Place
 from medlive.evaluation.grading.direct import read_direct
 from medlive.evaluation.grading.repeats import REPEATS, read_rounds
 from medlive.evaluation.log import some
-from medlive.evaluation.runs.folder import open_run
+from medlive.evaluation.runs.folder import SETTLED, open_run
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.statistics.bootstrap import Estimate
 from medlive.statistics.correlation import Correlation, Kind, correlate, pearson_difference
@@ -118,11 +118,13 @@ def meta_run(
         seed: Seed of the draws.
 
     Raises:
-        UsageError: If nothing is graded, or there is nothing to compare.
+        UsageError: If nothing is graded, there is nothing to compare, or people settled the grading itself.
         BadInput: If a file cannot be read.
     """
     run = load_graded(run_dir, judge=judge)
     grader = grader_of(run)
+    if grader.engine == SETTLED and human:
+        raise UsageError(f"{grader.model} holds people's own verdicts", hint="--judge names one of its two judges")
     name = grader_name(grader)
     notes = list(run.notes)
     people = read_people([human] if isinstance(human, Path) else human, adjudicator, run)

@@ -16,6 +16,7 @@ from typer.testing import CliRunner
 from medlive.cli.evaluation.group import app
 from medlive.errors import UsageError
 from medlive.evaluation.agreement.judges import compare_judges, compare_ranks
+from medlive.evaluation.agreement.meta import meta_run
 from medlive.evaluation.agreement.settle import ONE_ALONE, UNSETTLED, settle
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import load_graded
@@ -164,6 +165,8 @@ def test_people_settle_what_two_judges_leave_open(tmp_path: Path) -> None:
     assert settle(run, ("mild", "strict")).new == 3
     again = load_graded(run, judge=second.judge)
     assert (again.verdicts(one)["k0"], again.grades[two]["k0"].reason) == (None, ONE_ALONE)
+    with pytest.raises(UsageError, match="people's own verdicts"):
+        meta_run(run, human=rated, judge=second.judge)
     with pytest.raises(UsageError, match="expected two judges"):
         settle(run)
     with pytest.raises(UsageError, match="has no ratings by 'zoe'"):
