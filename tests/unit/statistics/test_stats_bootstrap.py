@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
 
 from medlive.statistics import bootstrap
 from medlive.statistics.bootstrap import (
@@ -20,6 +19,9 @@ from medlive.statistics.bootstrap import (
     tie_groups,
     weight_chunks,
 )
+from tests.support.oracles import oracle
+
+stats = oracle("scipy.stats")
 
 
 def test_draws_depend_on_the_seed_alone(monkeypatch: pytest.MonkeyPatch) -> None:
