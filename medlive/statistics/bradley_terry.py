@@ -5,7 +5,7 @@ the same strength: 400 points are odds of 10 to 1 (Elo 1978; MEDIC, seed 004 §3
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -101,12 +101,16 @@ class Rating:
 
 
 def ratings(matches: Sequence[Match], models: int, *, draws: int = 1000, seed: int = 0) -> list[Rating | None]:
-    """Each model's rating, in order; None for a model without a match."""
-    values, played = elo(points(matches, models)), {m.first for m in matches} | {m.second for m in matches}
+    """Each model's rating, in order; None for a model without a match, which moves no other's."""
+    played = sorted({place for m in matches for place in (m.first, m.second)})
+    among = [replace(m, first=played.index(m.first), second=played.index(m.second)) for m in matches]
+    values = elo(points(among, len(played)))
     several = len({m.cluster for m in matches}) > 1
-    drawn = drawn_elo(matches, models, draws=draws, seed=seed) if several else np.full((0, models), np.nan)
-    bounds = [interval(drawn[:, place]) or (None, None) for place in range(models)]
-    return [Rating(float(values[place]), *bounds[place]) if place in played else None for place in range(models)]
+    drawn = drawn_elo(among, len(played), draws=draws, seed=seed) if several else np.full((0, len(played)), np.nan)
+    found: list[Rating | None] = [None] * models
+    for place, model in enumerate(played):
+        found[model] = Rating(float(values[place]), *(interval(drawn[:, place]) or (None, None)))
+    return found
 
 
 def rank_agreement(

@@ -58,5 +58,6 @@ def test_intervals_hold_the_truth_and_draw_whole_cases() -> None:
 def test_who_did_not_play_has_no_rating() -> None:
     found = ratings([Match(0, 2, 1.0, 1), Match(2, 0, 0.5, 1)], 3)
     assert found[1] is None
+    assert [found[0], found[2]] == ratings([Match(0, 1, 1.0, 1), Match(1, 0, 0.5, 1)], 2)
     assert found[0] is not None
     assert found[0].low is None

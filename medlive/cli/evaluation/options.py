@@ -11,13 +11,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 from typer import Argument, Option
 
 from medlive.cli.options import one_of, read_settings
-from medlive.cli.output import print_json, print_table, say, wait_for
+from medlive.cli.output import print_json, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
     from medlive.evaluation.model import Mode
+    from medlive.evaluation.scoring.graded import GradedRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
     from medlive.llm.wire import Price
@@ -42,6 +43,17 @@ def check_runs(paths: list[Path]) -> list[Path]:
     if twice := [path for path, place in zip(paths, places, strict=True) if places.count(place) > 1]:
         raise UsageError(f"{twice[-1]} is given more than once")
     return [_run(path) for path in paths]
+
+
+def load_runs(paths: list[Path], judge: str | None) -> "list[GradedRun]":
+    """The runs with the verdicts of one grader; what must be known of a folder goes to stderr."""
+    from medlive.evaluation.scoring.graded import load_graded
+
+    graded = [load_graded(path, judge=judge) for path in paths]
+    for path, run in zip(paths, graded, strict=True):
+        for note in run.notes:
+            say(f"{path}: {note}")
+    return graded
 
 
 UnpinnedOption = Annotated[bool, Option("--allow-unpinned", help="Accept replies that name another model.")]
@@ -237,15 +249,15 @@ def print_plan(about: Mapping[str, Any], plan: "Plan", budget: "Budget", as_json
     _say_limits(plan, budget)
 
 
-def print_plans(plans: "Mapping[str, Plan]", budget: "Budget") -> "Plan":
+def print_plans(plans: "Mapping[str, Plan]", budget: "Budget", as_json: bool = False) -> "Plan":
     """Print what several stages would take, and which limits would end the work before; all of it as one plan."""
-
     stages = list(plans.values())
     counts = {name: sum(getattr(p, name) for p in stages) for name in ("calls", "input_tokens", "output_tokens")}
     whole = replace(stages[-1], **counts, usd=_sum(p.usd for p in stages), seconds=_sum(p.seconds for p in stages))
     columns = ["calls", "input_tokens", "output_tokens", "usd", "seconds"]
     rows = [[name, *(_rounded(getattr(p, x)) for x in columns)] for name, p in {**plans, "all": whole}.items()]
-    print_table(["stage", *(name.replace("_", " ") for name in columns)], rows)
+    headers = ["stage", *(name.replace("_", " ") for name in columns)]
+    print_result({name: asdict(p) for name, p in plans.items()}, as_json, lambda: print_table(headers, rows))
     say("estimated; an answer that is not there yet is taken to have 800 tokens; repairs come on top; –: unknown")
     _say_unpriced(whole)
     _say_limits(whole, budget)

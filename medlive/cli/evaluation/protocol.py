@@ -18,10 +18,12 @@ from medlive.cli.evaluation.options import (
     check_answered,
     check_complete,
     check_runs,
+    load_runs,
     plan_or_ask,
     print_plan,
+    print_plans,
 )
-from medlive.cli.options import JsonOption, grouped
+from medlive.cli.options import JsonOption, grouped, read_settings
 from medlive.cli.output import print_result, print_table, progress, say
 from medlive.errors import UsageError
 
@@ -118,13 +120,12 @@ def run(
 def _material(protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None) -> "Material":
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.pairs import read_pairs
-    from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.score import labelled
 
     if bool(runs) == (pairs is not None):
         raise UsageError("name run folders, or a file with --pairs")
     if pairs is None:
-        return [Subject.of(run) for run in labelled([load_graded(path, judge=judge) for path in runs])]
+        return [Subject.of(run) for run in labelled(load_runs(runs, judge))]
     if not protocol.of_pairs:
         raise UsageError(f"{protocol.name} needs runs: a pair of texts has no question and no rubric")
     return read_pairs(pairs)
@@ -175,27 +176,28 @@ def all_(
     from medlive.evaluation.protocols.model import Subject
     from medlive.evaluation.protocols.portfolio import Portfolio, TaskResults, portfolio
     from medlive.evaluation.protocols.registry import PROTOCOLS, fitting
-    from medlive.evaluation.scoring.graded import load_graded
     from medlive.llm.engine import EngineIdentity
     from medlive.report.portfolio import write_portfolio
 
-    subjects = [Subject.of(load_graded(path, judge=judge)) for path in runs]
-    tasks, left, budget = list[TaskResults](), 0, calls.budget()
+    subjects = [Subject.of(run) for run in load_runs(runs, judge)]
+    tasks, plans, left, budget = list[TaskResults](), dict[str, Plan](), 0, calls.budget()
     for task, protocol, material in fitting(subjects):
         done: QuestionsAsked | None = None
         if protocol.asks:
             found = _plan_or_ask(protocol, material, out, by, cache, calls, budget)
             if isinstance(found, Plan):
-                print_plan(found.about, found, budget, as_json)
+                plans[task] = found
                 continue
             done, results = found
             left += done.questions - done.settled
         else:
             results = protocol.results(material, Findings(EngineIdentity("", "")))
         tasks.append(TaskResults.of(task, protocol, results, done))
-        if not as_json:
+        if not (as_json or calls.dry_run):
             show_tables(results.tables)
     if calls.dry_run:
+        if plans:
+            print_plans(plans, budget, as_json)
         return
     if not tasks:
         raise UsageError("no protocol fits these runs", hint="`eval protocol list` says what each works on")
@@ -215,15 +217,15 @@ def errors(
     seed: SeedOption = 0,
 ) -> None:
     """Plant one error in the advice of cases, for models to find: `eval run` on them, then active-safety."""
+    from medlive.cli.evaluation.run import load_set
     from medlive.digest import canonical_json
-    from medlive.evaluation.cases.load import load_cases
     from medlive.evaluation.log import writing
     from medlive.evaluation.protocols.errors import plant
     from medlive.evaluation.runs.folder import write_whole
 
     if out.exists():
         raise UsageError(f"{out} exists", hint="name a new file")
-    made, notes = plant(load_cases(cases).cases, seed=seed)
+    made, notes = plant(load_set(read_settings(), cases, unverified=False).cases, seed=seed)
     if not made:
         raise UsageError(f"no error can be planted in the advice of {cases}")
     rows = [{name: value for name, value in case.row().items() if name in _WRITTEN and value} for case in made]

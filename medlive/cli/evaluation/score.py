@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from typer import Option
 
-from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata
+from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata, load_runs
 from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
 from medlive.cli.output import dimmed, new_file, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
@@ -24,7 +24,6 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
     """The `ScoreTable` of run folders; warnings about a folder go to stderr."""
     from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, use_errata
     from medlive.evaluation.scoring.fresh import Window
-    from medlive.evaluation.scoring.graded import load_graded
     from medlive.evaluation.scoring.metrics import Metric
     from medlive.evaluation.scoring.score import CaseBasis, score_runs
     from medlive.integrity.signing import public_key_of
@@ -40,10 +39,7 @@ def scored(runs: list[Path], how: Scoring, errata: SignedErrata) -> Any:
         errata.errata_file, snapshots_path(read_settings()), public_key_of(errata.public_key),
         mode is ErrataMode.IGNORE,
     )  # fmt: skip
-    graded = [load_graded(path, judge=how.judge) for path in runs]
-    for path, run in zip(runs, graded, strict=True):
-        for note in run.notes:
-            say(f"{path}: {note}")
+    graded = load_runs(runs, how.judge)
     if how.models and (idle := registry.without_run(run.run.info.model for run in graded)):
         names = ", ".join(idle[:_MOST_IDLE]) + (" …" if len(idle) > _MOST_IDLE else "")
         say(f"{how.models}: {len(idle)} models have no run here: {names}")

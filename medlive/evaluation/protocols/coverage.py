@@ -65,7 +65,7 @@ class Hits:
 
     def covered(self, t: int) -> float:
         """CACS@t with the veto."""
-        return 0.0 if self.vetoed else cacs(self.k, self.n, min(t, self.n))
+        return 0.0 if self.vetoed else cacs(self.k, self.n, t)
 
 
 def hits_of(run: Subject, veto: float) -> dict[str, Hits | None]:
@@ -98,9 +98,7 @@ class Coverage(Protocol):
     side: ClassVar[Side | None] = Side.KNOWLEDGE
 
     share: Annotated[float, Field(gt=0, le=1, description="threshold as a share of the positive criteria")] = 1 / 3
-    t: Annotated[int | None, Field(ge=1, description="the same threshold for every case, instead of a share")] = (
-        None
-    )
+    t: Annotated[int | None, Field(ge=1, description="one threshold for all cases, n at most, not a share")] = None
     veto: Annotated[float, Field(lt=0, description="points from which on a met criterion leaves nothing")] = -8.0
     people: Annotated[
         tuple[str, ...], Field(description="models that are people: the share is calibrated on their answers")
@@ -110,8 +108,8 @@ class Coverage(Protocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Runs that a grader has graded."""
-        return all(any(run.verdicts(c.case_id) for c in run.cases) for run in material)
+        """Runs of which one at least was graded; the others are NA."""
+        return any(run.verdicts(c.case_id) for run in material for c in run.cases)
 
     def results(self, material: Material, found: Findings) -> Results:
         """Models, nearby thresholds, slices and the length control."""
@@ -125,7 +123,7 @@ class Coverage(Protocol):
 
         def t(one: Hits, factor: float = 1.0) -> int:
             if self.t is not None:
-                return max(1, round(self.t * factor))
+                return min(one.n, max(1, round(self.t * factor)))
             return threshold(min(1.0, share * factor), one.n)
 
         models = [name for name in hits if name not in self.people]

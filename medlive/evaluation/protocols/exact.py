@@ -39,6 +39,7 @@ _ABSTAINS: Final = re.compile(
     re.IGNORECASE | re.MULTILINE,
 )
 """A line that says nothing else, or the words anywhere."""
+_ALONE: Final = re.compile(r"[-+]?\d[\d.,]*\s*[^\s\d]{0,8}")
 MOST_ROWS: Final = 10_000
 
 
@@ -76,8 +77,8 @@ class Number(Protocol):
 
     @classmethod
     def fits(cls, material: Material) -> bool:
-        """Never by itself: a user names the dataset."""
-        return False
+        """Cases whose references are a number and its unit, and nothing else."""
+        return all(_ALONE.fullmatch(case.advice.strip()) for run in material for case in run.cases)
 
     def results(self, material: Material, found: Findings) -> Results:
         """Shares right, and answers without a number, which are wrong."""
@@ -95,9 +96,8 @@ class Number(Protocol):
             figures[run.label] = right / asked if asked else None
             rows.append([run.label, asked, figures[run.label], silent, len(run.cases) - asked])
         titles = ("model", "answers", "right", "no number", "left out")
-        note = (
-            f"Right: within {self.tolerance:.0%} of the reference. Left out: unanswered, or no number in `advice`."
-        )
+        within = f"within {100 * self.tolerance:g} % of the reference"
+        note = f"Right: {within}. Left out: unanswered, or no number in `advice`."
         return Results([Table("Numbers", titles, rows, note)], figures)
 
 

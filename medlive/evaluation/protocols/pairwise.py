@@ -307,7 +307,9 @@ class _Hall:
             return None
         sides = [(getattr(reply, criterion), stood) for reply, stood in replies]
         preferred = {side if side == "equal" else (side == "first") is stood for side, stood in sides}
-        return {True: 1.0, False: 0.0}.get(next(iter(preferred)), 0.5) if len(preferred) == 1 else 0.5
+        if len(replies) < 2 or len(preferred) > 1:
+            return 0.5
+        return {True: 1.0, False: 0.0}.get(preferred.pop(), 0.5)
 
     def matches(self, found: Findings, criterion: str = "better") -> list[Match]:
         """Every match that was compared."""

@@ -40,9 +40,10 @@ def fitting(subjects: Sequence[Subject]) -> Iterator[tuple[str, Protocol, Materi
     A task is named after its protocol, and after a number too where several sets of cases fit it. Raises
     UsageError for two runs of one model on the same cases.
     """
-    sets: dict[tuple[str, ...], list[Subject]] = {}
+    sets: dict[tuple[tuple[str, str], ...], list[Subject]] = {}
     for subject in subjects:
-        sets.setdefault(tuple(case.case_id for case in subject.cases), []).append(subject)
+        # Cases with a planted error have the ids of the cases that they were made from.
+        sets.setdefault(tuple((case.case_id, case.question) for case in subject.cases), []).append(subject)
     for material in sets.values():
         labels = [subject.label for subject in material]
         if twice := [label for label in labels if labels.count(label) > 1]:

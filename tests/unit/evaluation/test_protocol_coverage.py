@@ -129,8 +129,14 @@ def test_models_rank_by_skill_and_no_run_is_na(tmp_path: Path) -> None:
     assert "calibrated on" in people.notes[0]
     with pytest.raises(UsageError, match="no run is by 'nobody'"):
         Coverage(people=("nobody",)).results(runs, NOBODY)
-    fixed = Coverage(t=3).results(runs, NOBODY)
-    assert "t = 3" in fixed.tables[0].note
+    fixed = Coverage(t=30).results(runs, NOBODY).tables[0]
+    assert "t = 30" in fixed.note
+    # No case has so many criteria: it is covered only where it passes, that is where all of them are met.
+    for row in (dict(zip(fixed.columns, row, strict=True)) for row in fixed.rows):
+        assert float(row["CACS@t"] or 0) <= float(row["Pass@t"] or 0)
+    ungraded = replace(runs[0], label="new", verdicts=lambda _: {})
+    assert Coverage.fits([*runs, ungraded])
+    assert Coverage().results([*runs, ungraded], NOBODY).figures == {**found.figures, "new": None}
 
 
 def test_partial_correlation_is_that_of_least_squares_residuals() -> None:

@@ -192,4 +192,9 @@ def test_two_runs_of_one_model_on_the_same_cases_are_not_one() -> None:
     one = subject([("500 mg", "500 mg")])
     with pytest.raises(UsageError, match="several runs of m are on the same cases"):
         list(fitting([one, one]))
-    assert {name for name, _, _ in fitting([one])} == {"checklist", "cross-examination"}
+    assert {name for name, _, _ in fitting([one])} == {"checklist", "cross-examination", "number"}
+    # The same ids with other questions, as cases with a planted error have, are another set.
+    other = replace(one, cases=tuple(replace(c, query="Which sentence is wrong?") for c in one.cases))
+    assert {name for name, _, _ in fitting([one, other])} >= {"checklist:1", "checklist:2"}
+    wordy = replace(one, cases=tuple(replace(c, advice="Take 500 mg daily.") for c in one.cases))
+    assert "number" not in {name for name, _, _ in fitting([wordy])}

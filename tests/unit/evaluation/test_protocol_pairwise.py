@@ -81,6 +81,11 @@ async def test_what_is_equal_at_once_is_asked_once(tmp_path: Path) -> None:
     found = await play(ALL, stuff, tmp_path, judge)
     assert len(judge.requests) == 12
     assert found.tables[0].rows[0][4:] == [12, 0.5]
+    # What one order says of a criterion is no win in both.
+    judge = Judge(lambda _: prefers("equal", clarity="first"))
+    found = await play(ALL, stuff, tmp_path / "again", judge)
+    assert len(judge.requests) == 12
+    assert {tuple(row[1:]) for row in found.tables[2].rows} == {(0.5,) * 5}
 
 
 async def test_a_failed_comparison_is_no_draw_and_is_asked_again(tmp_path: Path) -> None:
@@ -173,6 +178,16 @@ def test_a_preference_that_every_criterion_denies_is_unusable() -> None:
     assert check_pair(denied) == "better is 'first', and no criterion is"
 
 
+async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(tmp_path: Path) -> None:
+    await run_model(make_cases(2), Model(lambda _: reply("")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
+    assert load_graded(tmp_path / "run", judge="judge-1").grader is None
+    stuff = [*await material(tmp_path, 2), Subject.of(load_graded(tmp_path / "run"))]
+    found = await play(ALL, stuff, tmp_path, Judge(by_skill))
+    assert found.figures["m"] is None
+    two = await play(ALL, stuff[:2], tmp_path, Judge(by_skill))
+    assert found.figures == {**two.figures, "m": None}
+
+
 async def test_one_model_cannot_be_compared(tmp_path: Path) -> None:
     stuff = await material(tmp_path, 1)
     with pytest.raises(UsageError, match="two models or more"):
@@ -195,10 +210,14 @@ async def test_the_command_plans_asks_and_reports(tmp_path: Path, monkeypatch: p
             "--json",
         ]
         planned = await asyncio.to_thread(CliRunner().invoke, build(["eval"]), [*base, "--dry-run"])
+        every = await asyncio.to_thread(
+            CliRunner().invoke, build(["eval"]), ["eval", "protocol", "all", *base[4:], "--dry-run"]
+        )
         done = await asyncio.to_thread(
             CliRunner().invoke, build(["eval"]), [*base, "--set", "schedule=round-robin"]
         )
     assert planned.exit_code == 0, planned.output
+    assert set(json.loads(every.stdout)) == {"checklist", "cross-examination", "pairwise"}
     assert done.exit_code == 0, done.output
     value = json.loads(done.stdout)
     told = value["questions"]
