@@ -140,7 +140,9 @@ async def test_the_commands(database: Database, database_url: str, tmp_path: Pat
         [low] = instance.here("case", "compare", "--json", "--pairs", tmp_path / "pairs.jsonl").json
         assert (low["case_id"], low["figure"]) == (held, 100)
         assert "100" in instance.here("case", "compare").out
-        assert "no snapshot 2026.W01" in instance.here("case", "compare", "2026.W01", status=2).err
+        none = tmp_path / "none.jsonl"
+        assert "no snapshot" in instance.here("case", "compare", "2026.W01", "--pairs", none, status=2).err
+        assert not none.exists()
         [pair] = read_pairs(tmp_path / "pairs.jsonl")
         assert [c.case_id for c in pair.cases] == [held]
         assert "I have had a dry cough" in pair.cases[0].advice

@@ -47,23 +47,17 @@ def compare(
 
     if pairs is not None:
         new_file(pairs)
+
+    cases = with_session(lambda session: compared_cases(session, version))
+    if pairs is not None:
         pairs.touch(0o600)
-
-    async def load(session: Any) -> "list[ComparedCase]":
-        found = await compared_cases(session, version)
-        if pairs is not None:
-            await _write_pairs(session, found, pairs)
-        return found
-
-    cases = with_session(load)
+        say(f"{with_session(lambda session: _write_pairs(session, cases, pairs))} pairs are in {pairs}")
     value = sorted((row for case in cases if (row := _compared(case))), key=lambda row: row["figure"])
     without = len(cases) - len(value)
     notes = [f"{without} cases were not compared, or edited since"] if without else []
     names = ("case_id", "revision", "figure", *_SCORES)
     rows = [[f"{row[n]:.0f}" if isinstance(row[n], float) else row[n] for n in names] for row in value[:lowest]]
     print_result(value[:lowest], as_json, lambda: print_table(names, rows), notes=notes)
-    if pairs is not None:
-        say(f"{len(cases)} pairs are in {pairs}")
 
 
 def _compared(case: "ComparedCase") -> dict[str, Any] | None:
@@ -75,9 +69,11 @@ def _compared(case: "ComparedCase") -> dict[str, Any] | None:
     return {"case_id": case.case_id, "revision": case.revision, "figure": figure, **scores}
 
 
-async def _write_pairs(session: Any, cases: "list[ComparedCase]", path: Path) -> None:
+async def _write_pairs(session: Any, cases: "list[ComparedCase]", path: Path) -> int:
     from medlive.service.curation.inspect import pairs_of
 
+    written = 0
     with path.open("w", encoding="utf-8") as file:
         async for row in pairs_of(session, cases):
-            file.write(json.dumps(row, ensure_ascii=False) + "\n")
+            written += file.write(json.dumps(row, ensure_ascii=False) + "\n") > 0
+    return written

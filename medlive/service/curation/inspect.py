@@ -87,14 +87,18 @@ async def inspect_thread(
 
 
 async def pairs_of(session: Session, cases: Sequence[ComparedCase]) -> AsyncIterator[dict[str, str]]:
-    """Each case beside its thread as the agents saw it, as a row of `eval protocol run --pairs`."""
+    """Each case beside its thread as the agents saw it, as a row of `eval protocol run --pairs`.
+
+    A case whose thread was taken down has none.
+    """
     for start in range(0, len(cases), 200):
         some = cases[start : start + 200]
         threads = await load_threads(session, [case.thread_revision for case in some])
         for case in some:
             raw = normalised(threads[case.thread_revision])
             document, text = texts_of(deidentified(raw, thread_language(raw)), case.text)
-            yield {"id": case.case_id, "document": document, "text": text, "language": case.language}
+            if document:
+                yield {"id": case.case_id, "document": document, "text": text, "language": case.language}
 
 
 def _decision(row: CurationRow) -> dict[str, Any]:
