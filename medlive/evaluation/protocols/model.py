@@ -58,9 +58,9 @@ class Table:
     @property
     def estimates(self) -> list[tuple[str, float | None, float | None, float | None]]:
         """Each row's label, value, low and high, where the columns low and high follow a value; else none."""
-        if "low" not in self.columns:
+        at = list(self.columns).index("low") - 1 if "low" in self.columns else 0
+        if at == 0:  # a level of difficulty
             return []
-        at = list(self.columns).index("low") - 1
 
         def number(cell: Cell) -> float | None:
             return None if cell is None or isinstance(cell, str) else float(cell)
