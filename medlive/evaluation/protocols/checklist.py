@@ -4,7 +4,7 @@ On its own questions core and secondary requirements are the published checklist
 positive criteria, core where they have `core_points` or more (seed 003 §3.2, appendices C, D; docs/method.md §4).
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, ClassVar, Final
 
@@ -14,7 +14,7 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from medlive.evaluation.cases.llmeval import CATEGORIES, CORE, SECONDARY
 from medlive.evaluation.grading.questions import Findings, Question
 from medlive.evaluation.grading.verdict import Reasoning
-from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.checklist_people import Judged, compare_with_people, read_people
 from medlive.evaluation.protocols.model import (
     Cell,
@@ -24,9 +24,9 @@ from medlive.evaluation.protocols.model import (
     Side,
     Subject,
     Table,
+    bounds_by_case,
     has_reference,
 )
-from medlive.statistics.bootstrap import bootstrap_means, bounds_of
 
 TASK: Final = "protocol.checklist"
 DEFAULT_CATEGORY: Final = "Medical Reasoning"
@@ -74,7 +74,7 @@ class Checklist(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases with a reference, and no error planted in it."""
-        return all(has_reference(run.cases) for run in material)
+        return has_reference(material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """Every answer, once for each round."""
@@ -132,12 +132,12 @@ class Checklist(Protocol):
             usable = {case_id: float(mean >= self.usable) for case_id, mean in means.items() if mean is not None}
             cases = [case for case in run.cases if case.case_id in usable]
             judged += [Judged(run.label, c, bool(usable[c.case_id]), means[c.case_id] or 0.0) for c in cases]
-            rate, low, high = self._rate(cases, usable)
-            figures[run.label] = rate
-            missing = len(run.cases) - len(means)
-            scored = [mean for mean in means.values() if mean is not None]
-            score = float(np.mean(scored)) if scored else None
-            rows.append([run.label, len(cases), rate, low, high, score, len(means) - len(cases), missing])
+            values = [usable[case.case_id] for case in cases]
+            figures[run.label] = _mean(values)
+            bounds = bounds_by_case(values, cases, draws=self.draws, seed=self.seed)
+            score = _mean(mean for mean in means.values() if mean is not None)
+            missing = len(means) - len(cases), len(run.cases) - len(means)
+            rows.append([run.label, len(cases), figures[run.label], *bounds, score, *missing])
             mine = [_mean([usable[c.case_id] for c in cases if (c.theme or "none") == one]) for one in categories]
             of_five = [value for value in mine if value is not None]
             by_category.append([run.label, *mine, _mean(of_five) if len(of_five) == len(categories) else None])
@@ -161,19 +161,6 @@ class Checklist(Protocol):
             more, said = compare_with_people(self.people, judged, draws=self.draws, seed=self.seed)
             tables, notes = tables + more, notes + said
         return Results(tables, figures, notes)
-
-    def _rate(
-        self, cases: Sequence[EvaluationCase], usable: Mapping[str, float]
-    ) -> tuple[float | None, float | None, float | None]:
-        if not cases:
-            return None, None, None
-        values = np.array([[usable[case.case_id]] for case in cases])
-        clusters = cluster_numbers(cases)
-        low, high = bounds_of(
-            values, bootstrap_means(values, draws=self.draws, seed=self.seed, clusters=clusters), clusters
-        )
-        known = not np.isnan(low[0])
-        return float(values.mean()), float(low[0]) if known else None, float(high[0]) if known else None
 
 
 def _mean(values: Iterable[float]) -> float | None:

@@ -16,7 +16,7 @@ from pydantic import Field
 
 from medlive.errors import UsageError
 from medlive.evaluation.grading.questions import Findings
-from medlive.evaluation.model import EvaluationCase, cluster_numbers
+from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -25,9 +25,10 @@ from medlive.evaluation.protocols.model import (
     Side,
     Subject,
     Table,
+    bounds_by_case,
 )
 from medlive.evaluation.scoring.estimates import FEW, SLICES, slice_order
-from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
+from medlive.statistics.bootstrap import Floats
 from medlive.statistics.correlation import pearson, residuals, spearman
 
 NEARBY: Final = (0.7, 0.8, 1.2, 1.5)
@@ -145,13 +146,14 @@ class Coverage(Protocol):
             "Pass@t": _Column(scored, lambda h: float(h.k >= t(h))),
             "CACS@t": _Column(scored, lambda h: h.covered(t(h))),
         }
-        bounds = columns["CACS@t"].bounds(self.draws, self.seed)
+        column = columns["CACS@t"]
         rows: list[list[Cell]] = []
         cases = {run.label: len(run.cases) for run in material}
         for name, mine in scored.items():
             found = hits[name]
             rows.append(
-                [name, len(mine), *(column.mean(name) for column in columns.values()), *bounds[name],
+                [name, len(mine), *(of.mean(name) for of in columns.values()),
+                 *bounds_by_case(column.values[name], [*column.cases.values()], draws=self.draws, seed=self.seed),
                  sum(h.vetoed for h in mine.values()), len(found) - len(mine), cases[name] - len(found)]
             )  # fmt: skip
         at = f"t = {self.t}" if self.t is not None else "t = ceil(share · n)"
@@ -189,19 +191,6 @@ class _Column:
         values = self.values[name]
         values = values[~np.isnan(values) & (True if chosen is None else np.array([*chosen], dtype=bool))]
         return float(values.mean()) if len(values) else None
-
-    def bounds(self, draws: int, seed: int) -> dict[str, tuple[float | None, float | None]]:
-        """Each model's 95 % interval, clusters drawn whole."""
-        if not self.cases:
-            return dict.fromkeys(self.values, (None, None))
-        values = np.column_stack([*self.values.values()])
-        clusters = cluster_numbers(self.cases.values())
-        drawn = bootstrap_means(values, draws=draws, seed=seed, clusters=clusters)
-        low, high = bounds_of(values, drawn, clusters)
-        return {
-            name: (None, None) if np.isnan(a) else (float(a), float(b))
-            for name, a, b in zip(self.values, low, high, strict=True)
-        }
 
 
 def _slices(main: _Column) -> Iterator[Table]:

@@ -22,7 +22,7 @@ from medlive.curation.cross_examination import (
 from medlive.curation.model import CrossExamination
 from medlive.curation.tasks import AnswersReply, QuestionsReply
 from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers
+from medlive.evaluation.model import Answer, EvaluationCase
 from medlive.evaluation.protocols.model import (
     Cell,
     Material,
@@ -30,9 +30,9 @@ from medlive.evaluation.protocols.model import (
     Results,
     Subject,
     Table,
+    bounds_by_case,
     has_reference,
 )
-from medlive.statistics.bootstrap import bootstrap_means, bounds_of
 
 SCORES: Final = (
     "coverage",
@@ -62,7 +62,7 @@ class CrossExamine(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Cases with a reference, and no error planted in it."""
-        return all(has_reference(run.cases) for run in material)
+        return has_reference(material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """Questions from both texts, then all of them to both texts."""
@@ -144,11 +144,8 @@ class CrossExamine(Protocol):
         if not scored:
             return [run.label, 0, *([None] * (3 + len(SCORES))), *lost]
         figure = [self._figure(one) for _, one in scored]
-        values = np.array(figure)[:, None] / 100
-        clusters = cluster_numbers([case for case, _ in scored])
-        low, high = bounds_of(
-            values, bootstrap_means(values, draws=self.draws, seed=self.seed, clusters=clusters), clusters
-        )
-        bounds: list[Cell] = [None if np.isnan(b[0]) else 100 * float(b[0]) for b in (low, high)]
+        shares, cases = [value / 100 for value in figure], [case for case, _ in scored]
+        ends = bounds_by_case(shares, cases, draws=self.draws, seed=self.seed)
+        bounds: list[Cell] = [None if end is None else 100 * end for end in ends]
         means: list[Cell] = [float(np.mean([getattr(one, name) for _, one in scored])) for name in SCORES]
         return [run.label, len(scored), float(np.mean(figure)), *bounds, *means, *lost]

@@ -170,11 +170,6 @@ class Query(Protocol):
     seconds: Annotated[float, Field(gt=0, le=60, description="how long a query may run")] = 5.0
     penalty: Annotated[float, Field(ge=0, description="points a wrong answer costs: the c of RS(c)")] = 0.0
 
-    @classmethod
-    def fits(cls, material: Material) -> bool:
-        """Never by itself: a user names the database."""
-        return False
-
     def results(self, material: Material, found: Findings) -> Results:
         """Reliability scores. Raises BadInput where the database or a reference's query cannot be run."""
         if not self.database.is_file():

@@ -57,16 +57,11 @@ def failed_criteria(run: Subject, case: EvaluationCase) -> list[EvaluationCriter
 
 
 class Failures(Protocol):
-    """See the module."""
+    """See the module. It explains what coverage measures: a portfolio would count that twice and pay for it."""
 
     name: ClassVar[str] = "failures"
     about: ClassVar[str] = "why criteria were failed: seven failure types (ClinConsensus)"
     figure: ClassVar[str] = "share of graded criteria not failed, 0 to 1"
-
-    @classmethod
-    def fits(cls, material: Material) -> bool:
-        """None: it explains what coverage measures, so a portfolio would count that twice and pay for it."""
-        return False
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """One for each answer that failed a criterion."""

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar, Self
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict
 
 from medlive.evaluation.grading.questions import Findings, Question
-from medlive.evaluation.model import Answer, EvaluationCase, gradable
+from medlive.evaluation.model import Answer, EvaluationCase, cluster_numbers, gradable
 from medlive.evaluation.scoring.graded import GradedRun
+from medlive.statistics.bootstrap import Floats, bootstrap_means, bounds_of
 
 Cell = str | int | float | None
 """None: NA, or not defined."""
@@ -116,9 +118,9 @@ class Protocol(BaseModel, ABC):
     """What the figure, 0 to 1, is compared with in a portfolio; None: with nothing."""
 
     @classmethod
-    @abstractmethod
     def fits(cls, material: Material) -> bool:
-        """Whether these runs are of the kind that it works on: what a portfolio asks before it applies it."""
+        """Whether a portfolio applies it to these runs: never, where a user has to name it."""
+        return False
 
     def questions(self, material: Material, found: Findings) -> Iterable[Question]:
         """All questions that can be asked, given what was found: again whenever something was.
@@ -137,7 +139,25 @@ def is_planted(case: EvaluationCase) -> bool:
     return any(tag.startswith("error:") for tag in case.tags)
 
 
-def has_reference(cases: Sequence[EvaluationCase]) -> bool:
-    """Whether most cases have a physician's answer, and none an error planted in it."""
-    found = [bool(case.advice.strip()) for case in cases if not is_planted(case)]
-    return bool(found) and 2 * sum(found) > len(found) and len(found) == len(cases)
+def has_reference(material: Material) -> bool:
+    """Whether most cases of every run have a physician's answer, and none an error planted in it."""
+    return all(
+        2 * sum(bool(case.advice.strip()) for case in run.cases) > len(run.cases)
+        and not any(map(is_planted, run.cases))
+        for run in material
+    )
+
+
+def bounds_by_case(
+    values: Sequence[float] | Floats, cases: Sequence[EvaluationCase], *, draws: int, seed: int
+) -> tuple[float | None, float | None]:
+    """The 95 % interval of a mean over cases, clusters drawn whole; None where too few count to have one.
+
+    `values` has one for each case, 0 to 1; NaN: the case does not count.
+    """
+    if not len(values):
+        return None, None
+    column, clusters = np.array(values, dtype=np.float64)[:, None], cluster_numbers(cases)
+    drawn = bootstrap_means(column, draws=draws, seed=seed, clusters=clusters)
+    low, high = (float(end[0]) for end in bounds_of(column, drawn, clusters))
+    return (None, None) if np.isnan(low) else (low, high)

@@ -96,7 +96,7 @@ class Pairwise(Protocol):
     @classmethod
     def fits(cls, material: Material) -> bool:
         """Two runs or more, on cases with a reference."""
-        return len(material) > 1 and all(has_reference(run.cases) for run in material)
+        return len(material) > 1 and has_reference(material)
 
     def questions(self, material: Material, found: Findings) -> Iterator[Question]:
         """The questions of all matches that are scheduled so far."""
