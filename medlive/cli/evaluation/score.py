@@ -137,7 +137,8 @@ def check_scored(table: Any) -> None:
     if all(model.overall.mean is None for model in table.models):
         ungraded = sum(model.rates.ungraded < model.rates.criteria for model in table.models)
         why = "each has an ungraded criterion" if ungraded else "nothing is graded"
-        raise CheckFailed(f"no case has a score: {why}", hint="medlive eval grade RUN grades it")
+        hint = "medlive eval grade RUN grades it; a settled one waits for people: medlive eval judges settle RUN"
+        raise CheckFailed(f"no case has a score: {why}", hint=hint)
 
 
 def print_scores(table: Any) -> None:
