@@ -1,7 +1,9 @@
 """A database of a test's own, and who may do what in it."""
 
+import shutil
 from collections.abc import AsyncIterator, Iterator
 from itertools import count
+from typing import Any
 
 import psycopg
 import pytest
@@ -14,6 +16,7 @@ from medlive.web.accounts import passwords
 from tests.support.reviewing import held, rejected, settings  # noqa: F401 - fixtures
 from tests.support.server import own_database, plain
 
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _NUMBERS = count(1)
 HASHER = passwords._HASHER
 """What passwords cost where this is no test."""
@@ -24,6 +27,20 @@ def _quick_passwords(monkeypatch: pytest.MonkeyPatch) -> None:
     """A password costs as little as one can; a test of its own knows what it costs elsewhere."""
     monkeypatch.setattr(passwords, "_HASHER", PasswordHasher(time_cost=1, memory_cost=8, parallelism=1))
     passwords._of_nobody.cache_clear()
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Any]:
+    """Chromium; skips where there is none (`apt-get install chromium`) or no Playwright to drive it."""
+    async_api = pytest.importorskip(
+        "playwright.async_api", reason="playwright is not installed: no browser is driven"
+    )
+    if CHROMIUM is None:
+        pytest.skip("no chromium on this machine: the pages are not looked at")
+    async with async_api.async_playwright() as playwright:
+        launched = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield launched
+        await launched.close()
 
 
 @pytest.fixture

@@ -35,7 +35,6 @@ from tests.support.reviewing import status_of
 from tests.support.runs import graded_by, made_run
 from tests.support.web import PASSWORD, add_account, served, session_of
 
-CHROMIUM = "/usr/bin/chromium"
 FORM = {"name": "first", "kind": "case_quality", "sample": "5", "raters": "ann, bob", "adjudicator": "cleo"}
 
 
@@ -262,20 +261,14 @@ async def find(database: Database, name: str) -> Any:
         return next(a for a in await list_accounts(session) if a.name == name)
 
 
-@pytest.mark.skipif(not Path(CHROMIUM).exists(), reason="no chromium")
 async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
-    database: Database, database_url: str, site: Site, held: str, tmp_path: Path
+    browser: Any, database: Database, database_url: str, site: Site, held: str, tmp_path: Path
 ) -> None:
-    async_api = pytest.importorskip("playwright.async_api")
-    async with (
-        async_api.async_playwright() as playwright,
-        serve_web(build_app(site), "127.0.0.1", 0) as url,
-    ):
-        chromium = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+    async with serve_web(build_app(site), "127.0.0.1", 0) as url:
         faults: list[str] = []
 
         async def enter(name: str, width: int, theme: str) -> Any:
-            context = await chromium.new_context(
+            context = await browser.new_context(
                 viewport={"width": width, "height": 900}, color_scheme=theme, reduced_motion="reduce"
             )
             page = await context.new_page()
@@ -328,7 +321,6 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
         await settler.click("text=1 – acceptable")
         await settler.wait_for_selector("text=Settled: 1")
         await admin.goto(f"{url}/acts/log")
-        await chromium.close()
     assert faults == []
     async with database.begin() as session:
         given = {(r.item, r.rater): r.rating for r in await ratings_of(session, "first")}
