@@ -14,7 +14,7 @@ from tests.support.instance import Instance, write_lines, write_models
 from tests.support.threads import as_import
 from tests.support.waiting import until, wait_until
 
-THREADS = 24
+THREADS = 12
 
 NewInstance = Callable[..., Instance]
 
@@ -86,7 +86,7 @@ async def test_a_killed_run_goes_on_with_the_same_cases_and_pays_nothing_twice(
         calm = await asyncio.to_thread(_ready, new_instance, samples, endpoint.url, tmp_path, concurrency=6)
         undisturbed = await _run(calm, "curate", "--json")
         assert endpoint.asked == _paid(calm)
-        assert undisturbed["outcomes"]["kept"] >= 6
+        assert undisturbed["outcomes"]["kept"] >= 3
 
         rough = await asyncio.to_thread(_ready, new_instance, samples, endpoint.url, tmp_path, concurrency=6)
         endpoint.bodies.clear()
