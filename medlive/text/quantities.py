@@ -95,6 +95,7 @@ def doses_exchanged(statement: str, quote: str, source: str) -> list[str]:
     return [q.text for q in doses if not (source_numbers.measures(q) or q.value in bare)]
 
 
+@lru_cache(maxsize=2048)
 def numbers(text: str) -> tuple[Quantity, ...]:
     """Return a statement's numbers in order, without list markers, names with digits and articles ("a", 一个)."""
     plain = _LIST_MARKER.sub(lambda m: " " * len(m.group()), plain_digits(text))
