@@ -2,7 +2,6 @@
 
 from collections.abc import Callable
 from datetime import UTC, datetime
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Self
 
@@ -24,6 +23,7 @@ from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
+from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
 from medlive.snapshot.verify.text_checks import find_unstorable
 
 if TYPE_CHECKING:
@@ -34,14 +34,6 @@ ERRATA: Final = "errata.json"
 SIGNATURE: Final = "errata.json.minisig"
 MOST_REASON: Final = 500
 """Characters of a public reason."""
-
-
-class WithdrawalKind(StrEnum):
-    """Why something was withdrawn."""
-
-    ERRATUM = "erratum"  # It is wrong
-    TAKEDOWN = "takedown"  # Its author or the law required it
-    PRIVACY = "privacy"  # It identifies a person
 
 
 def _check_storable(text: str) -> str:

@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
+from enum import StrEnum
 from typing import Any, Final
 
 from medlive.digest import canonical_json, digest_bytes
@@ -16,6 +17,14 @@ VERSION = re.compile(r"(?P<year>\d{4})\.W(?P<week>\d{2})")
 
 CASE_ID: Final = re.compile(r"[^\s/\\\x00-\x1f\x7f]{1,200}")
 """What may be an id: no space, slash or control character, since ids become file names and anchors."""
+
+
+class WithdrawalKind(StrEnum):
+    """Why something was withdrawn."""
+
+    ERRATUM = "erratum"  # It is wrong
+    TAKEDOWN = "takedown"  # Its author or the law required it
+    PRIVACY = "privacy"  # It identifies a person
 
 
 def week_end(version: str) -> date | None:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Mapped
 from medlive.db.tables.base import Base, EnumText, column, is_digest, now_column, one_of
 from medlive.db.tables.intake import RUN_ENDS, RunOutcome
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
-from medlive.snapshot.errata import WithdrawalKind
+from medlive.snapshot.model import WithdrawalKind
 
 _WEEK = r"^\d{4}\.W(0[1-9]|[1-4]\d|5[0-3])$"
 
