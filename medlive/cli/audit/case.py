@@ -56,7 +56,7 @@ def compare(
     without = len(cases) - len(value)
     notes = [f"{without} cases were not compared, or edited since"] if without else []
     names = ("case_id", "revision", "figure", *_SCORES)
-    rows = [[f"{row[n]:.0f}" if isinstance(row[n], float) else row[n] for n in names] for row in value[:lowest]]
+    rows = [[f"{row[n]:z.0f}" if isinstance(row[n], float) else row[n] for n in names] for row in value[:lowest]]
     print_result(value[:lowest], as_json, lambda: print_table(names, rows), notes=notes)
 
 

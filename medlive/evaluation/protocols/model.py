@@ -77,7 +77,7 @@ class Table:
 def format_cell(cell: Cell) -> str:
     """A cell for people."""
     if isinstance(cell, float):
-        return f"{cell:.3f}" if abs(cell) < 10 else f"{cell:.1f}"
+        return f"{cell:z.3f}" if abs(cell) < 10 else f"{cell:.1f}"
     return "NA" if cell is None else str(cell)
 
 

@@ -106,7 +106,7 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
     one judge has it. By default it is the judge with the most current verdicts, of equals the one that wrote last.
 
     Raises:
-        UsageError: If the judge did not grade here although there are answers.
+        UsageError: If the judge did not grade here although there is something to grade.
     """
     run = open_run(path)
     answers, answer_notes = run.answers()
@@ -117,7 +117,7 @@ def load_graded(path: Path, *, judge: str | None = None) -> GradedRun:
         more = len(found) - _NAMED
         notes += [*found[:_NAMED], *([f"and {more} more of this kind"] if more > 0 else [])]
     if not judges:
-        if judge is not None and any(answer.gradable for answer in answers.values()):
+        if judge is not None and any(case.criteria for case, _ in gradable(run.cases, answers)):
             raise UsageError(f"{path}: no judge matches {judge!r}", hint="nothing is graded")
         return GradedRun(run, run.info.model, answers, {}, None, tuple(notes), {})
     candidates = list(judges) if judge is None else [_find_judge(judges, judge, path)]

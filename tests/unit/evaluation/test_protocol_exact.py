@@ -15,6 +15,7 @@ from medlive.evaluation.protocols.exact import Number, Query, close, final_numbe
 from medlive.evaluation.protocols.model import (
     Side,
     Subject,
+    format_cell,
 )
 from medlive.evaluation.protocols.portfolio import Portfolio, portfolio, ranks
 from medlive.evaluation.protocols.registry import fitting, make_protocol
@@ -143,6 +144,7 @@ def test_options_are_checked_and_named() -> None:
 
 
 def test_a_portfolio_has_na_and_never_a_last_place_for_it() -> None:
+    assert [format_cell(cell) for cell in (None, -1e-9, -0.25, 75.04)] == ["NA", "0.000", "-0.250", "75.0"]
     figures = {
         "coverage": {"a": 0.9, "b": 0.5, "c": 0.7, "d": 0.5},
         "query": {"a": 0.4, "b": 0.5, "c": None, "d": 0.1},

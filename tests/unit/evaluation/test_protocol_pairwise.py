@@ -181,6 +181,13 @@ def test_a_preference_that_every_criterion_denies_is_unusable() -> None:
 async def test_a_model_without_an_answer_is_na_whichever_judge_is_named(tmp_path: Path) -> None:
     await run_model(make_cases(2), Model(lambda _: reply("")), tmp_path / "run", use=ModelUse("m"), created_at=AT)
     assert load_graded(tmp_path / "run", judge="judge-1").grader is None
+    # Nor has one whose cases have no rubric, such as harmful requests.
+    plain, said = make_cases(2, criteria=0), Model(lambda _: reply("No."))
+    await run_model(plain, said, tmp_path / "plain", use=ModelUse("m"), created_at=AT)
+    assert load_graded(tmp_path / "plain", judge="judge-1").grader is None
+    await run_model(make_cases(2), said, tmp_path / "ungraded", use=ModelUse("m"), created_at=AT)
+    with pytest.raises(UsageError, match="no judge matches 'judge-1'"):
+        load_graded(tmp_path / "ungraded", judge="judge-1")
     stuff = [*await material(tmp_path, 2), Subject.of(load_graded(tmp_path / "run"))]
     found = await play(ALL, stuff, tmp_path, Judge(by_skill))
     assert found.figures["m"] is None
