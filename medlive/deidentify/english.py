@@ -55,7 +55,9 @@ _AFTER_I_AM = re.compile(
     r"|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)"
 )
-_WHOSE = re.compile(r"(?<![a-z])(?P<who>[a-zé]+)(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
+_WHOSE = re.compile(
+    rf"(?<![a-z]){_any('relatives')}(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s"
+)
 _BEFORE_RELATIVE = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
 _RELATIVES = word_list("english", "relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
@@ -252,8 +254,6 @@ def _relatives(view: View) -> Candidates:
     lower, text = view.lower, view.text
     for match in _WHOSE.finditer(lower):
         start, at = match.span()
-        if match.group("who") not in _RELATIVES:
-            continue
         if not (text[at : at + 1].isupper() and text[at + 1 : at + 2].islower()):
             yield IdentifierKind.NAME, at, _name_end(view, at, known=True)
         elif (end := _name_end(view, at)) > at:
@@ -288,7 +288,8 @@ def _signatures(view: View) -> Candidates:
             at_the_end = end >= len(text.rstrip()) - 2
             if at_the_end or lower[at:end].split()[0].strip(".") in _KNOWN:
                 yield IdentifierKind.NAME, at, end
-    yield from (one for one in matches(IdentifierKind.NAME, _HERE, lower) if lower[one[1] : one[2]] in _GIVEN)
+    if " here" in lower:
+        yield from (one for one in matches(IdentifierKind.NAME, _HERE, lower) if lower[one[1] : one[2]] in _GIVEN)
 
 
 def _greetings(view: View) -> Candidates:

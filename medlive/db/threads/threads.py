@@ -1,7 +1,7 @@
 """Threads, their revisions and the identifiers in their raw text: saved as they come in, and loaded."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -316,8 +316,13 @@ def _in_utc(thread: Thread) -> Thread:
     )
 
 
+_MESSAGE_FIELDS = tuple(field.name for field in fields(Message))
+
+
 def _message_json(message: Message) -> dict[str, Any]:
-    value = asdict(message) | {"posted_at": message.posted_at.isoformat() if message.posted_at else None}
+    # Not by asdict, which copies every value.
+    value = {name: getattr(message, name) for name in _MESSAGE_FIELDS}
+    value["posted_at"] = message.posted_at.isoformat() if message.posted_at else None
     return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
