@@ -1,10 +1,10 @@
-"""Pages fetched, parsed, archived and stored per second, beside Scrapy doing the same extraction to JSON.
+"""Pages fetched, parsed, archived and stored per second, beside Scrapy writing the same.
 
 A server of its own process serves a forum of 20-post pages. Both crawl it one after the other with 8 connections
-and no politeness: Scrapy writes each thread's posts (author, time, text, links to the next page followed) as JSON
-lines; medlive parses the whole thread, finds the identifiers of people, writes the page to a WARC file (synced to
-disk) and stores everything in PostgreSQL. Then medlive alone crawls a small and a large forum, and its greatest
-resident memory is compared.
+and no politeness, parse it by the same adapter, find the identifiers of people, write the pages to a WARC file
+(synced to disk) and the rows to PostgreSQL: Scrapy by a pipeline with one transaction an item (`scrapy_forum.py`),
+medlive by its ledger. Then medlive alone crawls a small and a large forum, and its greatest resident memory is
+compared.
 
     python benchmarks/harvest.py [--pages 2000] [--memory 1000 20000]
 """
@@ -33,51 +33,6 @@ BOARD = "internal-medicine-and-im-subspecialties.41"
 POSTS = 20
 CONNECTIONS = 8
 TARGET = 1.0
-
-SPIDER = """
-import sys
-import scrapy
-
-class Forum(scrapy.Spider):
-    name = "forum"
-    start_urls = [sys.argv[1]]
-
-    def parse(self, response):
-        for row in response.css(".structItem--thread"):
-            yield response.follow(row.css(".structItem-title a[data-tp-primary=on]")[0], self.thread)
-        yield from response.follow_all(response.css("a.pageNav-jump--next"), self.parse)
-
-    def thread(self, response):
-        yield {
-            "title": response.css("h1.p-title-value::text").get(),
-            "posts": [
-                {
-                    "id": post.attrib["data-content"],
-                    "author": post.attrib["data-author"],
-                    "status": post.css("[data-field=current_status] li::text").get(),
-                    "time": post.css(".message-attribution-main time::attr(datetime)").get(),
-                    "text": " ".join(post.xpath(
-                        ".//div[contains(@class, 'message-userContent')]//div[contains(@class, 'bbWrapper')]"
-                        "//text()[not(ancestor::blockquote)]"
-                    ).getall()),
-                }
-                for post in response.css("article.message--post")
-            ],
-        }
-        yield from response.follow_all(response.css("a.pageNav-jump--next"), self.thread)
-
-from scrapy.crawler import CrawlerProcess
-process = CrawlerProcess({
-    "FEEDS": {sys.argv[2]: {"format": "jsonlines"}}, "DOWNLOAD_DELAY": 0, "ROBOTSTXT_OBEY": False,
-    "CONCURRENT_REQUESTS": int(sys.argv[3]), "CONCURRENT_REQUESTS_PER_DOMAIN": int(sys.argv[3]),
-    "LOG_LEVEL": "ERROR", "TELNETCONSOLE_ENABLED": False,
-})
-crawler = process.create_crawler(Forum)
-process.crawl(crawler)
-process.start()
-stats = crawler.stats.get_stats()
-print(stats["elapsed_time_seconds"], stats["response_received_count"], stats["item_scraped_count"])
-"""
 
 
 def forum(threads: int) -> dict[str, bytes]:
@@ -151,57 +106,72 @@ def served(threads: int) -> Iterator[tuple[str, int, int]]:
             process.kill()
 
 
-def scrapy(url: str, folder: Path) -> tuple[float, int]:
-    """Seconds that Scrapy crawls, and the items it wrote."""
-    spider = folder / "spider.py"
-    spider.write_text(SPIDER)
-    out = subprocess.run(
-        [sys.executable, str(spider), f"{url}/forums/{BOARD}/", str(folder / "items.jsonl"), str(CONNECTIONS)],
-        capture_output=True, text=True, check=True,
-    ).stdout  # fmt: skip
-    seconds, _, items = out.split()
-    return float(seconds), int(items)
+@contextmanager
+def database(home: Path, **more: str) -> Iterator[tuple[dict[str, str], str]]:
+    """An embedded database of its own: the environment of medlive's commands, and the database's URL."""
+    environment = {**os.environ, "MEDLIVE_HOME": str(home), **more}
+    medlive = [sys.executable, "-m", "medlive", "db"]
+
+    def run(command: str) -> str:
+        done = subprocess.run([*medlive, command], env=environment, check=True, capture_output=True, text=True)
+        return done.stdout.strip()
+
+    run("upgrade")
+    try:
+        yield environment, run("url")
+    finally:
+        run("stop")
 
 
-def harvest(url: str, home: Path) -> tuple[float, int, float]:
-    """Seconds of medlive's run by its own row, the threads it stored, and its greatest resident memory in MB.
+def scrapy(url: str, folder: Path) -> tuple[float, float, int]:
+    """Seconds and processor seconds that Scrapy crawls, and the pages it stored."""
+    with database(folder / "home") as (environment, address):
+        program = [sys.executable, str(Path(__file__).with_name("scrapy_forum.py"))]
+        done = subprocess.run(
+            [*program, f"{url}/forums/{BOARD}/", address, str(folder), str(CONNECTIONS)],
+            env=environment, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        if done.returncode or done.stderr:
+            raise SystemExit(f"Scrapy failed: {done.stderr}")
+        seconds, cpu, items = done.stdout.split()
+        with psycopg.connect(address.replace("+psycopg", "")) as connection:
+            assert connection.execute("SELECT count(*) FROM fetches").fetchone() == (int(items),)
+    return float(seconds), float(cpu), int(items)
+
+
+def harvest(url: str, home: Path) -> tuple[float, float, int, float]:
+    """Seconds of medlive's run by its own row, its processor seconds, the pages it stored, and its greatest
+    resident memory in MB.
 
     Start and import are left out, as Scrapy leaves out its own.
     """
-    environment = {
-        **os.environ,
-        "MEDLIVE_HOME": str(home),
+    settings = {
         "MEDLIVE_HARVEST__ALLOW_LOOPBACK": "true",
         "MEDLIVE_HARVEST__CONCURRENCY_PER_HOST": str(CONNECTIONS),
         "MEDLIVE_SOURCES__SDN__BASE_URL": url,
         "MEDLIVE_SOURCES__SDN__BOARDS": json.dumps([BOARD]),
         "MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S": "0",
     }
-    medlive = [sys.executable, "-m", "medlive"]
-    subprocess.run([*medlive, "db", "upgrade"], env=environment, check=True, capture_output=True)
     code = (
-        "import resource, sys; from medlive.__main__ import run; status = run(['harvest', 'sdn', '--json']);"
-        "print(status, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, file=sys.stderr)"
+        "import resource, sys, time; from medlive.__main__ import run; import medlive.service.harvest.harvest;"
+        "started = time.process_time(); status = run(['harvest', 'sdn', '--json']);"
+        "print(status, time.process_time() - started, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,"
+        " file=sys.stderr)"
     )
-    try:
+    with database(home, **settings) as (environment, address):
         done = subprocess.run(
             [sys.executable, "-c", code], env=environment, check=True, capture_output=True, text=True
         )
-        url = subprocess.run(
-            [*medlive, "db", "url"], env=environment, check=True, capture_output=True, text=True
-        ).stdout.strip()
-        with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        with psycopg.connect(address.replace("+psycopg", "")) as connection:
             row = connection.execute(
                 "SELECT extract(epoch FROM finished_at - started_at) FROM harvest_runs"
             ).fetchone()
-    finally:
-        subprocess.run([*medlive, "db", "stop"], env=environment, check=True, capture_output=True)
-    (told,) = json.loads(done.stdout)
-    status, memory = done.stderr.split()[-2:]
-    if status != "0" or told["problems"]:
-        raise SystemExit(f"the harvest failed: {done.stderr} {told['problems'][:3]}")
+    (found,) = json.loads(done.stdout)
+    status, cpu, memory = done.stderr.split()[-3:]
+    if status != "0" or found["problems"]:
+        raise SystemExit(f"the harvest failed: {done.stderr} {found['problems'][:3]}")
     assert row is not None
-    return float(row[0]), told["counts"]["new"], float(memory)
+    return float(row[0]), float(cpu), found["counts"]["pages"], float(memory)
 
 
 def main() -> None:
@@ -217,21 +187,24 @@ def main() -> None:
     if options.pages:
         with served(options.pages) as (url, size, count), tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o755)
-            theirs, items = scrapy(url, Path(folder))
-            ours, threads, _ = harvest(url, Path(folder) / "home")
-        assert items == threads == options.pages, (items, threads)
+            (Path(folder) / "scrapy").mkdir(mode=0o755)
+            theirs, their_cpu, items = scrapy(url, Path(folder) / "scrapy")
+            ours, our_cpu, pages_stored, _ = harvest(url, Path(folder) / "home")
+        assert items == pages_stored == count, (items, pages_stored, count)
         print(
             f"{options.pages} threads of {POSTS} posts ({size / 1024:.0f} KB each), {count} pages, "
-            f"{CONNECTIONS} connections"
+            f"{CONNECTIONS} connections; the same WARC and rows"
         )
-        print(f"  Scrapy to JSON lines        {count / theirs:7.0f} pages/s")
-        print(f"  medlive, archived, stored   {count / ours:7.0f} pages/s")
-        print(f"  ratio {theirs / ours:.2f} (target above {TARGET})")
+        for name, seconds, cpu in (("Scrapy", theirs, their_cpu), ("medlive", ours, our_cpu)):
+            print(
+                f"  {name:8} {count / seconds:6.0f} pages/s, {cpu / count * 1000:5.1f} ms of its processor a page"
+            )
+        print(f"  ratio {theirs / ours:.2f} (target above {TARGET}), by processor time {their_cpu / our_cpu:.2f}")
     peaks = []
     for threads in options.memory:
         with served(threads) as (url, _, count), tempfile.TemporaryDirectory() as folder:
             Path(folder).chmod(0o755)
-            seconds, _, memory = harvest(url, Path(folder) / "home")
+            seconds, _, _, memory = harvest(url, Path(folder) / "home")
         peaks.append(memory)
         print(f"  {count:6} pages: greatest resident memory {memory:.0f} MB, {count / seconds:.0f} pages/s")
     if len(peaks) > 1:

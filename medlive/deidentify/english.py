@@ -55,9 +55,7 @@ _AFTER_I_AM = re.compile(
     r"|working|an? [a-z-]+ (?:by|from))"
     r"|,\s?\d|,? (?:i am|i'm|im)|,? my (?:age|son|daughter|wife|husband)|\s?\(?\d|[.,!]?\s?(?:male|female|m/|f/)"
 )
-_WHOSE = re.compile(
-    rf"(?<![a-z]){_any('relatives')}(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s"
-)
+_WHOSE = re.compile(rf"(?<![a-z]){_any('relatives')}(?:'s name is|,? (?:named?|called)(?: is)?)?[,:]?\s")
 _BEFORE_RELATIVE = re.compile(r"(?<![a-z])(?:my|our|his|her|their|your)\s(?:[a-z-]{3,12} )?$")
 _RELATIVES = word_list("english", "relatives")
 _NEVER_IN_NAME = _NOT_NAMES | _RELATIVES
