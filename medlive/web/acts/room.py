@@ -151,7 +151,7 @@ async def _case_page(
 
 
 def _number(text: str) -> int | None:
-    return int(text) if text.isdecimal() else None
+    return int(text) if text.isdecimal() and len(text) < 10 else None
 
 
 def _actions(account: Account, case_id: str, status: str, case: StoredCase) -> Actions:
