@@ -4,10 +4,12 @@ import codecs
 import csv
 import io
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Final
 
 from medlive.errors import BadInput
+from medlive.evaluation.log import read_bytes
 
 FORMAT_HINT: Final = (
     "one row for each rating: case_id, criterion_id, rater, met, or case_id, rater, score; see docs/meta.md"
@@ -51,6 +53,26 @@ def list_faults(faults: Sequence[str]) -> str:
     """The first faults and the number of others, for an error message."""
     more = len(faults) - MOST_FAULTS
     return "; ".join(faults[:MOST_FAULTS]) + (f"; and {more} more" if more > 0 else "")
+
+
+def add_rows(
+    path: Path, needed: Sequence[str], add: Callable[[str, Mapping[str, Any]], None], hint: str = FORMAT_HINT
+) -> None:
+    """Give each row of a file with its place to `add`, which raises ValueError for an invalid one.
+
+    Raises:
+        BadInput: If the file cannot be read, or rows are invalid, which it names.
+    """
+    faults: list[str] = []
+    for place, row in read_table(decode_text(read_bytes(path), path.name)[0], path.name, needed, hint):
+        try:
+            if isinstance(row, str):
+                raise ValueError(row)
+            add(place, row)
+        except ValueError as exc:
+            faults.append(f"{place}: {exc}")
+    if faults:
+        raise BadInput(f"{path.name}: {list_faults(faults)}", hint=hint)
 
 
 def read_table(

@@ -17,10 +17,9 @@ from numpy.typing import NDArray
 from medlive.digest import digest_json
 from medlive.errors import BadInput
 from medlive.evaluation.agreement.sheets import Sheets, draw_cases, put_sheets
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import open_run
-from medlive.evaluation.tables import decode_text, list_faults, read_table
+from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_sums, macro_f1_of_tables, rater_sums
 from medlive.statistics.bootstrap import Estimate, estimate, no_estimate, ratio_of
 from medlive.statistics.intervals import Floats
@@ -35,6 +34,7 @@ COLUMNS: Final = (
     "comment",
 )  # fmt: skip
 LEAST_ITEMS: Final = 5
+_BLANK: Final = "medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
 _UNKNOWN: Final = "items belong to other cases or changed texts; left out"
 
 
@@ -180,20 +180,13 @@ def _id(*parts: str) -> str:
 
 def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tuple[str, ...], list[str]]:
     given: Ratings = {}
-    faults: list[str] = []
-    skipped = Counter[str]()
+    skipped = Counter[str | None]()
+
+    def add(_: str, values: Mapping[str, Any]) -> None:
+        skipped[_add(given, values, items)] += 1
+
     for path in files:
-        text = decode_text(read_bytes(path), path.name)[0]
-        for place, values in read_table(text, path.name, ("item", "rater", "rating")):
-            try:
-                if (why := _add(given, values, items)) is not None:
-                    skipped[why] += 1
-            except ValueError as exc:
-                faults.append(f"{path.name}: {place}: {exc}")
-    if faults:
-        raise BadInput(
-            list_faults(faults), hint="medlive eval meta RUN --sheet FOLDER --about cases writes blank sheets"
-        )
+        add_rows(path, ("item", "rater", "rating"), add, hint=_BLANK)
     if not given:
         unknown = skipped[_UNKNOWN]
         found = f"only {unknown} items of other cases or changed texts" if unknown else "no ratings"
@@ -201,13 +194,11 @@ def _read(files: Sequence[Path], items: Mapping[str, Item]) -> tuple[Ratings, tu
             f"{', '.join(path.name for path in files)}: expected ratings of this run's cases, found {found}"
         )
     raters = dict.fromkeys(rater for by in given.values() for rater in by)
-    return given, tuple(raters), [f"{n} {why}" for why, n in sorted(skipped.items())]
+    return given, tuple(raters), [f"{skipped[why]} {why}" for why in sorted(filter(None, skipped))]
 
 
-def _add(given: Ratings, values: Mapping[str, Any] | str, items: Mapping[str, Item]) -> str | None:
+def _add(given: Ratings, values: Mapping[str, Any], items: Mapping[str, Item]) -> str | None:
     """Add a row's rating, or return why it is left out. Raises ValueError if it is invalid."""
-    if isinstance(values, str):
-        raise ValueError(values)
     cells = (values.get(name) for name in ("item", "rater", "rating"))
     item, rater, rating = ("" if c is None or isinstance(c, bool) else str(c).strip() for c in cells)
     if not item or not rater:

@@ -14,10 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import EvaluationCase, cluster_numbers
 from medlive.evaluation.protocols.model import Cell, Table
-from medlive.evaluation.tables import decode_text, list_faults, read_table
+from medlive.evaluation.tables import add_rows
 from medlive.statistics.agreement import ac1_of_tables, equal_of_tables
 from medlive.statistics.bootstrap import estimate
 
@@ -74,28 +73,21 @@ def mapped(instructions: int, correctness: int, effectiveness: int, readability:
 def read_people(path: Path) -> list[Rated]:
     """The ratings of a file. Raises BadInput for invalid lines, contradictions, and a file without ratings."""
     found: dict[tuple[str, str, str], Rated] = {}
-    faults: list[str] = []
-    for where, row in read_table(
-        decode_text(read_bytes(path), path.name)[0], path.name, ("case_id", "rater"), FORMAT
-    ):
-        try:
-            one = _rated(where, row)
-            earlier = found.setdefault((one.case_id, one.model, one.rater), one)
-            if (earlier.usable, earlier.total) != (one.usable, one.total):
-                raise ValueError(f"{one.rater!r} rated this answer otherwise on {earlier.where}")
-        except ValueError as exc:
-            faults.append(f"{where}: {exc}")
-    if faults:
-        raise BadInput(f"{path.name}: {list_faults(faults)}", hint=FORMAT)
+
+    def add(where: str, row: Mapping[str, Any]) -> None:
+        one = _rated(where, row)
+        earlier = found.setdefault((one.case_id, one.model, one.rater), one)
+        if (earlier.usable, earlier.total) != (one.usable, one.total):
+            raise ValueError(f"{one.rater!r} rated this answer otherwise on {earlier.where}")
+
+    add_rows(path, ("case_id", "rater"), add, hint=FORMAT)
     if not found:
         raise BadInput(f"{path.name} has no ratings", hint=FORMAT)
     return list(found.values())
 
 
-def _rated(where: str, row: Mapping[str, Any] | str) -> Rated:
+def _rated(where: str, row: Mapping[str, Any]) -> Rated:
     """A row's rating. Raises ValueError."""
-    if isinstance(row, str):
-        raise ValueError(row)
     case_id, rater, model, label = (_text(row.get(name)) for name in ("case_id", "rater", "model", "usable"))
     if not case_id or not rater:
         raise ValueError("case_id and rater are required")

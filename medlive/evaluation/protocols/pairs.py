@@ -12,10 +12,9 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from medlive.digest import digest_text
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes
 from medlive.evaluation.model import Answer, AnswerState, EvaluationCase
 from medlive.evaluation.protocols.model import Subject
-from medlive.evaluation.tables import decode_text, list_faults, read_table
+from medlive.evaluation.tables import add_rows
 from medlive.llm.ask import first_fault
 from medlive.text.normalise import dominant_language
 
@@ -39,18 +38,15 @@ def read_pairs(path: Path) -> list[Subject]:
         BadInput: If there is no pair, or there are invalid lines, which it names.
     """
     found: dict[str, dict[str, tuple[EvaluationCase, Answer]]] = {}
-    faults: list[str] = []
-    for place, row in read_table(decode_text(read_bytes(path), path.name)[0], path.name, ("document", "text")):
-        try:
-            pair = _parse(row, place, path.stem)
-            mine = found.setdefault(pair.model, {})
-            if pair.id in mine:
-                raise ValueError(f"{pair.model} has the id {pair.id[:40]!r} twice")
-            mine[pair.id] = _as_case(pair)
-        except ValueError as exc:
-            faults.append(f"{place}: {exc}")
-    if faults:
-        raise BadInput(f"{path.name}: {list_faults(faults)}", hint='a line is {"id": …, "document": …, "text": …}')
+
+    def add(place: str, row: Mapping[str, Any]) -> None:
+        pair = _parse(row, place, path.stem)
+        mine = found.setdefault(pair.model, {})
+        if pair.id in mine:
+            raise ValueError(f"{pair.model} has the id {pair.id[:40]!r} twice")
+        mine[pair.id] = _as_case(pair)
+
+    add_rows(path, ("document", "text"), add, hint='a line is {"id": …, "document": …, "text": …}')
     if not found:
         raise BadInput(f"{path.name} has no pairs")
     return [
@@ -61,10 +57,8 @@ def read_pairs(path: Path) -> list[Subject]:
     ]
 
 
-def _parse(row: Mapping[str, Any] | str, place: str, name: str) -> _Pair:
+def _parse(row: Mapping[str, Any], place: str, name: str) -> _Pair:
     """Raises ValueError if it is not a pair."""
-    if isinstance(row, str):
-        raise ValueError(row)
     try:
         return _Pair.model_validate({"id": place, "model": name} | {k: v for k, v in row.items() if v is not None})
     except ValidationError as exc:
