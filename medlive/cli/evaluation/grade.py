@@ -12,7 +12,6 @@ from medlive.cli.evaluation.options import (
     Grader,
     ModeOption,
     RunArgument,
-    check_answered,
     check_complete,
     plan_or_ask,
     print_plan,
@@ -135,19 +134,10 @@ def _report(
     if judge.identity.engine == "rules":
         notes.append("graded by the rules engine: no clinical judgement was made, no score is publishable")
     print_result(value, as_json, show, notes=notes)
-    _check(done, repeated)
-
-
-def _check(done: "GradeResult", repeated: "RepeatResult | None") -> None:
-    """Raises CheckFailed and EndpointUnavailable where verdicts are missing."""
-    if done.ungraded and done.calls:
-        check_answered([done.silence], done.calls)
-    if repeated and repeated.missing and repeated.calls:
-        check_answered([repeated.silence], repeated.calls)
-    stopped = done.stopped or (repeated.stopped if repeated else None)
     hint = "the same command grades them again"
-    check_complete(done.ungraded, "criteria are ungraded", stopped, hint, always=True)
-    check_complete(repeated.missing if repeated else 0, "repeated verdicts are missing", None)
+    check_complete(done.ungraded, "criteria are ungraded", [done], hint, always=True)
+    if repeated:
+        check_complete(repeated.missing, "repeated verdicts are missing", [repeated], always=True)
 
 
 def _cell(value: Any) -> Any:
@@ -192,6 +182,4 @@ def _report_direct(done: "QuestionsAsked", budget: "Budget", as_json: bool) -> N
         lambda: print_table(["run", "answers", "scored", "calls"], rows),
         notes=[*done.notes, *(f"no score: {n}: {reason}" for reason, n in done.reasons.items())],
     )
-    if left and done.calls:
-        check_answered([done.silence], done.calls)
-    check_complete(left, "answers have no score", done.stopped)
+    check_complete(left, "answers have no score", [done])

@@ -1,7 +1,7 @@
 """What several commands of `medlive eval` share: options (a class is a group of them), plans and budgets."""
 
 import json
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import aclosing
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
@@ -17,7 +17,7 @@ from medlive.errors import CheckFailed, EndpointUnavailable, UsageError
 if TYPE_CHECKING:
     from medlive.evaluation.asking.plan import Plan
     from medlive.evaluation.grading.cache import GradeCache
-    from medlive.evaluation.model import Mode
+    from medlive.evaluation.model import CallsMade, Mode
     from medlive.evaluation.scoring.graded import GradedRun
     from medlive.llm.budget import Budget
     from medlive.llm.engine import Engine
@@ -219,21 +219,23 @@ def _say_limits(plan: "Plan", budget: "Budget") -> None:
         say(f"--max-usd {budget.max_usd:g} would end the work before all {plan.calls} calls are made")
 
 
-def check_answered(silences: "Iterable[EndpointUnavailable | None]", calls: int) -> None:
-    """Raises EndpointUnavailable where calls were made and none was answered; `silences`: of each part of the work
-    that made any, why its last call failed (`Health.silence`)."""
-    found = list(silences)
-    if found and (last := found[-1]) is not None and None not in found:
-        raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
-
-
 def check_complete(
-    left: int, what: str, stopped: str | None, hint: str = "the same command asks again", *, always: bool = False
-) -> None:
-    """Raises CheckFailed where `left` of something are not done; `stopped`: which limit ended the work.
+    left: int, what: str, work: "Sequence[CallsMade]" = (), hint: str = "the same command asks again", *,
+    always: bool = False,
+) -> None:  # fmt: skip
+    """Check that nothing is left to do; `work` is what its parts came to.
 
     With `always`, a limit that ended the work is a failure although nothing is left.
+
+    Raises:
+        EndpointUnavailable: If something is left, calls were made, and none was answered.
+        CheckFailed: If `left` of something are not done.
     """
+    asked = [part for part in work if part.calls]
+    if left and asked and (last := asked[-1].silence) is not None and all(part.silence for part in asked):
+        calls = sum(part.calls for part in asked)
+        raise EndpointUnavailable(f"none of {calls} calls was answered, the last: {last.message}", hint=last.hint)
+    stopped = next((part.stopped for part in work if part.stopped), None)
     if stopped and (left or always):
         raise CheckFailed(f"{stopped}; {left} {what}", hint="the same command goes on from here")
     if left:

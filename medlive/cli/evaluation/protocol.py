@@ -15,7 +15,6 @@ from medlive.cli.evaluation.options import (
     JudgeOption,
     RunsArgument,
     SeedOption,
-    check_answered,
     check_complete,
     check_runs,
     load_runs,
@@ -111,10 +110,7 @@ def run(
         return
     done, results = found
     _report(protocol, results, done, as_json)
-    left = done.questions - done.settled
-    if left:
-        check_answered([done.silence], done.calls)
-    check_complete(left, "questions are ungraded", done.stopped, "the same command asks again", always=True)
+    check_complete(done.questions - done.settled, "questions are ungraded", [done], always=True)
 
 
 def _material(protocol: "Protocol", runs: list[Path], pairs: Path | None, judge: str | None) -> "Material":
@@ -207,7 +203,7 @@ def all_(
     print_result(
         whole.model_dump(mode="json"), as_json, lambda: show_tables(whole.tables), notes=[f"page: {page}"]
     )
-    check_complete(left, "questions are ungraded", None, "the same command asks again", always=True)
+    check_complete(left, "questions are ungraded")
 
 
 @app.command()

@@ -16,7 +16,6 @@ from medlive.cli.evaluation.options import (
     ModeOption,
     ParametersOption,
     RunArgument,
-    check_answered,
     check_complete,
     print_plan,
     read_mode,
@@ -122,7 +121,8 @@ def run(
 def report_answers(found: "RunResult", cases: "CaseSet", budget: "Budget", as_json: bool = False) -> None:
     """Print how a run stands. Raises CheckFailed or EndpointUnavailable where answers are missing."""
     done = replace(found, notes=(*cases.notes, *found.notes))
-    _check_answers(done, _print_answers(done, as_json, budget))
+    open_ = _print_answers(done, as_json, budget)
+    check_complete(open_, "cases have no answer", [done], "the same command asks for them again")
 
 
 def select_cases(
@@ -235,20 +235,14 @@ def _say_all(notes: Sequence[str]) -> None:
 def _print_answers(done: "RunResult", as_json: bool, budget: "Budget | None" = None) -> int:
     """Print how the answers stand; how many cases have none."""
     states = {state.value: n for state, n in done.states.items()}
-    value = attributes(done, "path cases asked missing stopped notes") | {"states": states}
+    value = attributes(done, "path cases asked=calls missing stopped notes") | {"states": states}
     if budget:
         value["spent"] = budget.as_json()
     columns = ["run", "cases", "asked now" if budget else "new", *states]
-    row = [done.path, done.cases, done.asked, *states.values()]
+    row = [done.path, done.cases, done.calls, *states.values()]
     print_result(value, as_json, lambda: print_table(columns, [row]))
     _say_all(done.notes)
     return states.get("failed", 0) + states.get("empty", 0) + done.missing
-
-
-def _check_answers(done: "RunResult", open_: int) -> None:
-    if open_ and done.asked:
-        check_answered([done.silence], done.asked)
-    check_complete(open_, "cases have no answer", done.stopped, "the same command asks for them again")
 
 
 @grouped

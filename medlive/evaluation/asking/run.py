@@ -14,7 +14,7 @@ from medlive.evaluation.asking.open_book import OpenBook
 from medlive.evaluation.asking.plan import Call, Plan, Sample, plan_calls
 from medlive.evaluation.cases.livemedbench import state_of
 from medlive.evaluation.log import open_log
-from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Turn, in_context
+from medlive.evaluation.model import Answer, AnswerState, CallsMade, CaseSet, EvaluationCase, Turn, in_context
 from medlive.evaluation.runs.folder import (
     IMPORTED,
     RESPONSES,
@@ -51,20 +51,14 @@ class Spending:
     estimate: Callable[[Sequence[Mapping[str, str]]], Usage]
 
 
-@dataclass(frozen=True, slots=True)
-class RunResult:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunResult(CallsMade):
     """What a run came to: every case counts under one state, `missing` ones were not asked."""
 
     path: Path
     cases: int
-    asked: int
-    """Calls made this time."""
     states: dict[AnswerState, int]
     notes: tuple[str, ...] = ()
-    stopped: str | None = None
-    """Which budget ended it; None: none did."""
-    silence: EndpointUnavailable | None = None
-    """Why the last call failed, where none of this time was answered (`Health.silence`)."""
 
     @property
     def missing(self) -> int:
@@ -275,7 +269,7 @@ def summarise(run: RunFolder, asked: int = 0) -> RunResult:
     if waiting := sum(c.after is not None and c.case_id not in found and c.after not in found for c in run.cases):
         notes.append(f"{waiting} questions go on from an answer that is not there, and were not asked")
     notes += [*note_thinking(answers), *_note_models(run, answers)]
-    return RunResult(run.path, len(run.cases), asked, states, tuple(notes))
+    return RunResult(path=run.path, cases=len(run.cases), calls=asked, states=states, notes=tuple(notes))
 
 
 def note_thinking(answers: Iterable[Answer]) -> list[str]:

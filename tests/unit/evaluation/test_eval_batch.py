@@ -239,10 +239,10 @@ async def test_answers_come_by_batch_as_they_come_live(run_dir: Path, tmp_path: 
             cases, live.complete, tmp_path / "live", use=CANDIDATE, created_at=AT, template="open"
         )
         # The same folder goes on live where the batch ended.
-        assert done.asked == 6
+        assert done.calls == 6
         assert (
             await run_model(cases, live.complete, run_dir, use=CANDIDATE, created_at=AT, template="open")
-        ).asked == 0
+        ).calls == 0
         await live.aclose()
         assert sorted(map(canonical_json, endpoint.bodies)) == sorted(canonical_json(row["body"]) for row in rows)
 

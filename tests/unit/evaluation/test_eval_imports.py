@@ -87,7 +87,7 @@ def test_what_goes_in_comes_out_and_goes_in_as_it_was(
         done = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
         assert not [note for note in done.notes if "left out" in note]
         again = import_run(paths[0], paths[1], folder / step, model="m", created_at=AT, grades=paths[2])
-        assert (again.run.asked, again.grades) == (0, 0)
+        assert (again.run.calls, again.grades) == (0, 0)
         out = folder / f"out-{step}"
         paths = export_run(folder / step, out)
         runs.append([json.loads(path.read_text("utf-8")) for path in paths])
@@ -228,7 +228,7 @@ def test_every_oddity_of_responses_and_grades_says_what_and_where(tmp_path: Path
     }  # fmt: skip
     assert load_graded(tmp_path / "run").grades["c1"] == {}
     twice = import_run(cases, responses, tmp_path / "run", model="m", created_at=AT, grades=grades)
-    assert (twice.run.asked, twice.grades) == (0, 0)
+    assert (twice.run.calls, twice.grades) == (0, 0)
 
 
 @pytest.mark.parametrize(
@@ -259,7 +259,7 @@ def test_a_time_that_cannot_be_read_is_told_and_what_was_odd_is_said_with_the_sc
     stranger = Answer("elsewhere", AnswerState.OK, "Rest.", "stop", "m", "")
     for _ in range(2):
         done = import_answers(tmp_path / "run", cases, [stranger], "m", AT)
-        assert (done.asked, sum(done.states.values())) == (0, 0)
+        assert (done.calls, sum(done.states.values())) == (0, 0)
         assert "case 'elsewhere' is not in the cases; left out" in done.notes
     warnings = score_runs([load_graded(tmp_path / "run")], draws=10).warnings
     assert any("was read: 1 cases have no post_time that can be read" in w for w in warnings)

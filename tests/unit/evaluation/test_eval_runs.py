@@ -29,7 +29,7 @@ async def test_every_case_is_asked_once_and_a_second_run_asks_nothing(run_dir: P
     assert result.states[AnswerState.OK] == 12
     assert len(model.prompts) == 12
     again = await run_model(cases, model, run_dir, use=USE, created_at=AT)
-    assert again.asked == 0
+    assert again.calls == 0
     assert len(model.prompts) == 12
     info = json.loads((run_dir / "run.json").read_text("utf-8"))
     assert info["model"] == "cand-1"
@@ -60,7 +60,7 @@ async def test_states_are_kept_apart_and_only_failures_are_asked_again(run_dir: 
     assert [cid for cid, a in sorted(answers.items()) if a.gradable] == ["c000", "c001", "c002"]
     said["病史 3"] = said["Narrative 4"] = reply("Now it works.")
     second = await run_model(cases, model, run_dir, use=USE, created_at=AT)
-    assert second.asked == 2
+    assert second.calls == 2
     assert second.states[AnswerState.OK] == 3
     assert len(read_log(run_dir / "responses.jsonl").rows) == 7
 
@@ -93,7 +93,7 @@ async def test_damage_in_the_middle_costs_one_answer_and_is_told(run_dir: Path) 
     rows = log.read_bytes().split(b"\n")
     log.write_bytes(b"\n".join([rows[0], rows[1][:20], rows[2], b'{"case_id":"zz","state":"ok"}', b""]))
     result = await run_model(cases, model, run_dir, use=USE, created_at=AT)
-    assert result.asked == 1
+    assert result.calls == 1
     assert result.states[AnswerState.OK] == 3
     assert any(":2:" in note for note in result.notes)
 
@@ -152,7 +152,7 @@ async def test_a_killed_run_goes_on_and_a_second_process_is_turned_away(run_dir:
     assert 8 <= before < 60
     model = Model()
     result = await run_model(make_cases(60), model, run_dir, use=USE, created_at=AT)
-    assert result.asked == len(model.prompts) == 60 - before
+    assert result.calls == len(model.prompts) == 60 - before
     assert result.states[AnswerState.OK] == 60
 
 

@@ -167,16 +167,16 @@ async def test_a_budget_ends_a_run_that_the_next_one_goes_on_with(concurrency: i
     first = await run_model(
         make_cases(12), model, run_dir, use=USE, created_at=AT, spending=spending, concurrency=concurrency
     )
-    assert (first.asked, len(model.prompts), first.missing) == (5, 5, 7)
+    assert (first.calls, len(model.prompts), first.missing) == (5, 5, 7)
     assert "5 calls" in (first.stopped or "")
     # 12 tokens a call: the budget allows two, and the one that goes past it.
     tokens = Spending(Budget(max_tokens=30), lambda messages: Usage(10, 0, 2))
     second = await run_model(
         make_cases(12), model, run_dir, use=USE, created_at=AT, spending=tokens, concurrency=concurrency
     )
-    assert (second.asked, second.missing) == (3, 4)
+    assert (second.calls, second.missing) == (3, 4)
     last = await run_model(make_cases(12), model, run_dir, use=USE, created_at=AT)
-    assert (last.asked, last.stopped, last.missing) == (4, None, 0)
+    assert (last.calls, last.stopped, last.missing) == (4, None, 0)
     assert len(set(model.prompts)) == len(model.prompts) == 12
 
 

@@ -83,7 +83,7 @@ async def test_a_part_is_part_of_what_a_run_is(run_dir: Path) -> None:
             select(CASES, Selection(language=("zh",), limit=4)), Model(), run_dir, use=USE, created_at=AT
         )
     again = await run_model(part, Model(), run_dir, use=USE, created_at=AT)
-    assert again.asked == 0
+    assert again.calls == 0
 
 
 async def test_an_arm_is_the_template_s_or_as_it_is_named(run_dir: Path, tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ async def test_a_run_folder_of_before_goes_on(run_dir: Path) -> None:
     (run_dir / "run.json").write_text(json.dumps(info), "utf-8")
     (run_dir / "responses.jsonl").unlink()
     done = await run_model(make_cases(3), Model(), run_dir, use=USE, created_at=AT)
-    assert done.asked == 3
+    assert done.calls == 3
 
 
 async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: Path, run_dir: Path) -> None:
@@ -117,7 +117,7 @@ async def test_a_snapshot_that_does_not_verify_is_refused_unless_told(tmp_path: 
     loose = load_cases(made.path, verify=False)
     await run_model(loose, Model(), run_dir, use=USE, created_at=AT)
     assert open_run(run_dir).info.cases.verified is False
-    assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).asked == 0
+    assert (await run_model(replace(loose, verified=True), Model(), run_dir, use=USE, created_at=AT)).calls == 0
 
 
 def test_a_snapshot_s_file_of_cases_is_as_publishable_as_the_snapshot(tmp_path: Path) -> None:
@@ -156,7 +156,7 @@ async def test_a_folder_of_something_else_is_not_made_a_run(tmp_path: Path, file
         (out / name).write_text("mine")
     model = Model()
     if fits:
-        assert (await run_model(make_cases(1), model, out, use=USE, created_at=AT)).asked == 1
+        assert (await run_model(make_cases(1), model, out, use=USE, created_at=AT)).calls == 1
         return
     for command in (run_model(make_cases(1), model, out, use=USE, created_at=AT), _planned(out)):
         with pytest.raises(UsageError, match=f"unrelated files: {files[0]}"):
@@ -175,7 +175,7 @@ async def test_another_model_under_the_same_name_is_another_run(tmp_path: Path) 
     for other in (USE, replace(USE, asked_as="vendor/cand-2026-06")):
         with pytest.raises(UsageError, match="model's id at the endpoint vendor/cand-2026-01"):
             await run_model(make_cases(1), Model(), tmp_path, use=other, created_at=AT)
-    assert (await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)).asked == 0
+    assert (await run_model(make_cases(1), Model(), tmp_path, use=first, created_at=AT)).calls == 0
 
 
 def test_the_arm_says_what_stood_before_the_model_whatever_the_template(tmp_path: Path) -> None:
@@ -199,6 +199,6 @@ async def test_a_file_of_cases_may_be_renamed_and_may_not_change(tmp_path: Path)
     cases = make_cases(1)
     await run_model(cases, Model(), tmp_path, use=USE, created_at=AT)
     moved = replace(cases, name="other.json")
-    assert (await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)).asked == 0
+    assert (await run_model(moved, Model(), tmp_path, use=USE, created_at=AT)).calls == 0
     with pytest.raises(UsageError, match="with digest of the cases "):
         await run_model(replace(moved, digest="sha256:" + "1" * 64), Model(), tmp_path, use=USE, created_at=AT)

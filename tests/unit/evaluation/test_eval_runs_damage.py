@@ -43,7 +43,7 @@ async def test_a_log_cut_off_at_any_byte_goes_on_with_what_was_whole(run_dir: Pa
         kept = sum(1 for end in ends if end - 1 <= cut)
         model = Model(lambda _: reply("喝水。", model="cand-1"))
         done = await run_model(cases, model, run_dir, use=USE, created_at=AT, concurrency=1)
-        assert (done.asked, done.states[AnswerState.OK], done.notes) == (3 - kept, 3, ())
+        assert (done.calls, done.states[AnswerState.OK], done.notes) == (3 - kept, 3, ())
         assert log.read_bytes() == whole
 
 
@@ -57,7 +57,7 @@ async def test_a_full_disk_ends_a_run_and_cuts_no_row(run_dir: Path) -> None:
     assert 5 <= len(lines.rows) < 10
     rest = Model(lambda _: reply(long))
     done = await run_model(cases, rest, run_dir, use=USE, created_at=AT)
-    assert done.asked == len(rest.prompts) == 30 - len(lines.rows)
+    assert done.calls == len(rest.prompts) == 30 - len(lines.rows)
 
 
 def test_a_row_that_found_no_room_leaves_room_for_the_next(tmp_path: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_row_that_found_no_room_leaves_room_for_the_next(tmp_path: Path) -> No
 async def test_a_folder_that_found_no_room_is_no_run_and_becomes_one(run_dir: Path) -> None:
     with files_up_to(2_000), pytest.raises(DiskFull):
         await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)
-    assert (await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)).asked == 30
+    assert (await run_model(make_cases(30), Model(), run_dir, use=USE, created_at=AT)).calls == 30
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_what_a_kill_left_while_the_folder_was_made_is_made_anew(run_dir: Path, 
     for name, data in left.items():
         (run_dir / name).write_bytes(data)
     done = asyncio.run(run_model(make_cases(4), Model(), run_dir, use=USE, created_at=AT))
-    assert (done.asked, done.missing) == (4, 0)
+    assert (done.calls, done.missing) == (4, 0)
     assert len(open_run(run_dir).cases) == 4
 
 

@@ -116,7 +116,7 @@ async def test_a_run_keeps_its_evidence_and_goes_on_without_the_index(run_dir: P
     again = Model()
     offline = OpenBook("default", 3, False, gone)
     done = await run_model(cases, again, run_dir, use=USE, created_at=AT, template="open-book", open_book=offline)
-    assert (done.asked, len(again.prompts)) == (1, 1)
+    assert (done.calls, len(again.prompts)) == (1, 1)
     assert "Text 1" in again.prompts[0]
     for other in (replace(offline, top_k=4), replace(offline, undated=True), replace(offline, index="mine")):
         with pytest.raises(UsageError, match="another run"):
