@@ -226,13 +226,14 @@ class _Hall:
         self.models = len(self.names)
         if self.models < 2:
             raise UsageError("a comparison takes the runs of two models or more")
-        answered = [{c.case_id: (c, a) for c, a in run.answered()} for run in material]
-        cases = list(dict.fromkeys(case_id for one in answered for case_id in one))
+        # By the question too: a case that was revised between two runs is another one.
+        answered = [{(c.case_id, c.question): (c, a) for c, a in run.answered()} for run in material]
+        cases = list(dict.fromkeys(case for one in answered for case in one))
         self._answers = answered
         self._cases = cases
         places = combinations(range(self.models), 2)
         open_ = [
-            Pair(*ab, c) for ab in places for c, cid in enumerate(cases) if all(cid in answered[x] for x in ab)
+            Pair(*ab, c) for ab in places for c, case in enumerate(cases) if all(case in answered[x] for x in ab)
         ]
         rng = random.Random(seed)
         # By lot: which case a pair of models meets on first, and which of the two stands first.

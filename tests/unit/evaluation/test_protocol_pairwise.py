@@ -3,6 +3,7 @@
 import asyncio
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,14 @@ async def test_the_better_model_wins_whatever_the_order(tmp_path: Path) -> None:
     between = {row[0]: row[1:] for row in found.tables[1].rows}
     assert between == {"m0": [None, 0, 0], "m1": [1, None, 0], "m2": [1, 1, None]}
     assert found.notes == ["in 0 of 36 matches asked in both orders, place decided: one side won twice"]
+
+
+async def test_answers_to_other_questions_under_the_same_id_never_meet(tmp_path: Path) -> None:
+    one, other = await material(tmp_path, 2)
+    revised = tuple(replace(c, query="Another?") if n < 4 else c for n, c in enumerate(other.cases))
+    judge = Judge(by_skill)
+    await play(ALL, [one, replace(other, cases=revised)], tmp_path, judge)
+    assert len(judge.requests) == 8 * 2
 
 
 async def test_who_always_takes_the_first_gives_draws_alone(tmp_path: Path) -> None:
