@@ -54,7 +54,7 @@ class Scale(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """One cell; None where there is no value, which its text may say. A faint one rests on too little: pale, in
+    """One cell; None where there is no value; its text may say why. A faint one rests on too little: pale, in
     dashes."""
 
     value: float | None

@@ -264,7 +264,7 @@ class Asker(Caller):
         return asked
 
     async def _check_open(self, cause: EndpointUnavailable) -> None:
-        """Raises CircuitOpen where the caller is refused and the circuit is open: that is no fault of the request.
+        """Raises CircuitOpen where the caller is refused and the circuit is open: the request is not at fault.
 
         One that got no answer has failed: it may be the one that the endpoint never answers, and would be every
         probe if it cost its thread no attempt.

@@ -16,7 +16,7 @@ from medlive.report.html import Figures, missing, page, render, upper_first
 from medlive.report.meta import read_json
 
 PLACE: Final = Path("protocols")
-"""Where `protocol all` writes unless told otherwise."""
+"""Where `protocol all` writes by default."""
 _NO_GAPS: Final = (
     "No gap: it takes models on tasks of both sides, knowledge (coverage, checklist) and execution (number, "
     "query), or passive and active safety."

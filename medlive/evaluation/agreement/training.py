@@ -36,7 +36,7 @@ _REFUSED: Final = "the grader's reader refuses the reply: "
 
 
 class LeftOut(NamedTuple):
-    """A criterion of an answer that is no part of the files."""
+    """A criterion of an answer that the files leave out."""
 
     run: str
     model: str
@@ -157,7 +157,7 @@ def _lines(
     seen: dict[tuple[str, str], GradedRun],
     left: list[LeftOut],
 ) -> Iterator[Line]:
-    """A run's lines; what is no part of any goes to `left`. `seen`: question and answer → their first run."""
+    """A run's lines; what belongs to none goes to `left`. `seen`: question and answer → their first run."""
     for case, answer in gradable(run.run.cases, run.answers):
         grades = run.grades.get(case.case_id, {})
         first = seen.setdefault((case.question, answer.digest), run)

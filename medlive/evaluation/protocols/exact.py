@@ -185,7 +185,7 @@ class Query(Protocol):
                          len(run.cases) - len(states)])  # fmt: skip
         titles = ("model", "answers", f"RS({self.penalty:g})", *QueryState, "unanswered")
         note = (
-            "An answer that says that there is no query abstains: right where the reference does, and 0 points "
+            "An answer abstains by saying that there is no query: right where the reference does, and 0 points "
             "elsewhere. One without a query that does not say so is wrong."
         )
         return Results([Table("Queries", titles, rows, note)], figures)

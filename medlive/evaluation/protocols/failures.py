@@ -51,7 +51,7 @@ class FailuresReply(BaseModel):
 
 
 def failed_criteria(run: Subject, case: EvaluationCase) -> list[EvaluationCriterion]:
-    """The criteria that an answer failed, in the rubric's order; a missing verdict is no failure."""
+    """The criteria that an answer failed, in the rubric's order; a missing verdict is not a failure."""
     met = run.verdicts(case.case_id)
     return [c for c in case.criteria if c.points and met.get(c.id) is (c.points < 0)]
 
