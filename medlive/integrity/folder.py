@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import Final
 
 from medlive.errors import BadInput, DiskFull
+from medlive.integrity.paths import open_plain
+from medlive.printable import printable
 
 SUMS: Final = "SHA256SUMS"
 """The file with the digests of all others, in the format of sha256sum."""
@@ -106,18 +108,6 @@ def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Fi
             faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
     if len(found) > MAX_FILES:
         faults.append(Finding(prefix or ".", f"at most {MAX_FILES} entries", "more"))
-
-
-def printable(name: str) -> str:
-    """Return the text with unprintable characters escaped."""
-    return "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in name)
-
-
-def open_plain(path: Path) -> io.FileIO:
-    """Open a regular file for unbuffered reading; raises OSError for a link, a folder or a pipe too."""
-    if not stat.S_ISREG(path.lstat().st_mode):
-        raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return path.open("rb", buffering=0)
 
 
 def sha256(path: Path) -> str:

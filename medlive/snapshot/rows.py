@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from medlive.errors import BadInput
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, lines, open_plain
+from medlive.integrity.folder import TooLong, lines
+from medlive.integrity.paths import open_plain
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, line, row_fault
 
 if TYPE_CHECKING:

@@ -1,14 +1,18 @@
 """The downloads over real HTTP, with a real database and real snapshots."""
 
 import asyncio
+import http.client
 import json
+import os
 import shutil
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -360,6 +364,15 @@ async def test_the_leaderboard_shows_scores_as_they_are_printed(served: Served, 
         assert f">{low} to {high}</td>" in page
 
 
+def ask_raw(served: Served, path: str) -> tuple[int, bytes]:
+    """A path sent as it is: the client that the other tests ask with would put it in order."""
+    connection = http.client.HTTPConnection("127.0.0.1", served.http.base_url.port, timeout=10)
+    with closing(connection):
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
 async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
     report = served.settings.home / "reports" / NEW
     (report / "cases").mkdir(parents=True)
@@ -371,9 +384,23 @@ async def test_a_report_is_kept_to_its_folder(served: Served) -> None:
         answer = await served.http.get(f"/report/{NEW}/{path}")
         assert (answer.status_code, answer.text) == (200, body)
         assert "sandbox" in answer.headers["Content-Security-Policy"]
-    for path in ("link", "..%2F..%2Fhandle.key", "%2e%2e/%2e%2e/handle.key", "%00", "cases"):
-        answer = await served.http.get(f"/report/{NEW}/{path}")
-        assert (answer.status_code, "secret" in answer.text) == (404, False), path
+    (report / "folder").symlink_to(served.settings.home)
+    os.mkfifo(report / "pipe")
+    key = served.settings.home / "handle.key"
+    names = [
+        "link",
+        "folder/handle.key",
+        "pipe",
+        "..%2F..%2Fhandle.key",
+        "%2e%2e/%2e%2e/handle.key",
+        "%00",
+        "cases",
+    ]
+    names += [f"/{key}", quote(str(key), safe=""), str(key), "/etc/passwd", "%2Fetc%2Fpasswd", "cases//a.html"]
+    for path in names:
+        # Sent as it is: the client would put the path in order.
+        status, content = await asyncio.to_thread(ask_raw, served, f"/report/{NEW}/{path}")
+        assert (status, b"secret" in content) == (404, False), path
     assert f'href="/report/{NEW}/"' in (await served.http.get("/leaderboard")).text
 
 

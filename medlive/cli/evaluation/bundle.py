@@ -174,7 +174,7 @@ def leaderboard(
 
 def _print(found: "Leaderboard") -> None:
     from medlive.cli.evaluation.score import print_scores
-    from medlive.integrity.folder import printable
+    from medlive.printable import printable
 
     if len(found.rankings) > 1:
         say(f"{len(found.rankings)} rankings: scores of two are of other conditions, and not to be compared")

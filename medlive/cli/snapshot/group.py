@@ -24,7 +24,7 @@ from medlive.cli.output import (
 from medlive.cli.snapshot import release
 from medlive.config import load_settings
 from medlive.errors import BadInput, CheckFailed, ConfigError, UsageError
-from medlive.integrity.folder import printable
+from medlive.printable import printable
 from medlive.snapshot.diff import CaseDiff, ChangeKind, CriterionEdit, SnapshotDiff
 from medlive.snapshot.export import SUFFIXES, ExportFormat, export_slice
 from medlive.snapshot.load import load_snapshot

@@ -13,7 +13,7 @@ from medlive.evaluation.bundles.verify import verify_bundle
 from medlive.evaluation.model import EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
 from medlive.evaluation.scoring.metrics import CaseState, Metric
-from medlive.integrity.folder import printable
+from medlive.printable import printable
 
 _LONGEST: Final = 200
 """Characters of a name or a message of a file that is shown."""

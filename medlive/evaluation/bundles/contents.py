@@ -29,7 +29,8 @@ from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES, CasesUse
 from medlive.evaluation.runs.templates import TEMPLATES, WITHOUT_EVIDENCE, Evidence, Snippet, load_template
 from medlive.evaluation.scoring.errata import RunErrata
 from medlive.integrity.checks import Faults, SignedDocument, Skip, Trust
-from medlive.integrity.folder import SIGNATURE, SUMS, printable
+from medlive.integrity.folder import SIGNATURE, SUMS
+from medlive.printable import printable
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.model import week_end
 

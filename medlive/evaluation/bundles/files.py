@@ -25,7 +25,8 @@ from medlive.evaluation.model import Answer, Grade
 from medlive.evaluation.runs.folder import GRADES, RESPONSES
 from medlive.evaluation.runs.templates import EVIDENCE
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, list_files, printable, read_small
+from medlive.integrity.folder import SIGNATURE, SUMS, TooLong, list_files, read_small
+from medlive.printable import printable
 
 BUNDLE: Final = "bundle.json"
 RUN: Final = "run.json"

@@ -20,9 +20,9 @@ from medlive.evaluation.protocols.registry import fitting
 from medlive.evaluation.protocols.runner import log_path
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import printable
 from medlive.llm.ask import MOST_RAW
 from medlive.llm.engine import EngineIdentity
+from medlive.printable import printable
 
 VERSION: Final = 1
 Judges = Mapping[str, EngineIdentity | None]

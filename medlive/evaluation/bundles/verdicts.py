@@ -16,9 +16,9 @@ from medlive.evaluation.grading.verdict import Echo, Verdict, echo_of, read_crit
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Mode, Origin, grade_keys
 from medlive.evaluation.runs.folder import GRADES, IMPORTED, RESPONSES, SETTLED
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import printable
 from medlive.llm.ask import MOST_RAW, Unusable
 from medlive.llm.prompts import load_prompt
+from medlive.printable import printable
 
 PASSED_OVER: Final = ("another model answered", "the reply was cut at the token limit", "the grader refused")
 """Reasons for which `Judge.read` rejects a reply regardless of its content."""

@@ -40,7 +40,7 @@ from medlive.evaluation.runs.folder import GRADES, RESPONSES, RunFolder, open_ru
 from medlive.evaluation.scoring.errata import ErrataMode, ErrataSearch, RunErrata, use_errata
 from medlive.evaluation.scoring.graded import GradedRun
 from medlive.integrity.checks import Faults, Skip, StepResult, StepState, Trust, run_steps
-from medlive.integrity.folder import printable
+from medlive.printable import printable
 
 if TYPE_CHECKING:
     from medlive.integrity.signing import PublicKey

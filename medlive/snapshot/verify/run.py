@@ -22,11 +22,11 @@ from medlive.integrity.folder import (
     Listing,
     TooLong,
     list_files,
-    open_plain,
-    printable,
     read_small,
     sha256,
 )
+from medlive.integrity.paths import open_plain
+from medlive.printable import printable
 from medlive.snapshot import parquet
 from medlive.snapshot.identity import canary_of, folder_name, trusted_comment
 from medlive.snapshot.ledgers import Ledgers, read_ledgers

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Final
 
 from medlive.integrity.checks import Faults
-from medlive.integrity.folder import TooLong, open_plain
+from medlive.integrity.folder import TooLong
+from medlive.integrity.paths import open_plain
 from medlive.snapshot.gates import row_hits
 from medlive.snapshot.ledgers import CHANGES, HOLDOUTS, Entry, Ledgers
 from medlive.snapshot.manifest import Manifest, Tally

@@ -1,17 +1,21 @@
 """A file over HTTP: ranges, conditions, and an ETag that is the file's SHA-256 (RFC 9110 §13, §14)."""
 
 import asyncio
+import hashlib
+import io
+import os
 import re
 from collections.abc import Awaitable, Callable
-from functools import lru_cache
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from fastapi import HTTPException, Request
 from fastapi.responses import FileResponse, Response
 from starlette.background import BackgroundTask
+from starlette.types import Receive, Scope, Send
 
-from medlive.integrity.folder import sha256
+from medlive.integrity.paths import UnsafePath, open_below
 from medlive.publishing.target import IMMUTABLE, media_type
 
 FIGURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
@@ -21,12 +25,24 @@ _BLOCK: Final = 1024 * 1024
 
 
 class _File(FileResponse):
+    """A file that was opened when it was checked: what lies under its name by now is not looked at."""
+
     chunk_size = _BLOCK
+
+    def __init__(self, handle: io.FileIO, **options: Any) -> None:
+        self._handle = handle
+        super().__init__(f"/dev/fd/{handle.fileno()}", stat_result=os.fstat(handle.fileno()), **options)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the file, or its head, and close it."""
+        with self._handle:
+            await super().__call__(scope, receive, send)
 
 
 async def send_file(
     request: Request,
-    path: Path,
+    root: Path,
+    name: str,
     *,
     expected: str | None = None,
     cache_control: str = IMMUTABLE,
@@ -37,26 +53,33 @@ async def send_file(
 
     Args:
         request: What was asked.
-        path: The file; 404 if it is not a regular one.
+        root: The folder.
+        name: The file below it, by a stranger's word; 404 unless it is a regular one that no link leads to.
         expected: The SHA-256 that it must have, as 64 hexadecimal digits; None for any. 503 if it has another.
         cache_control: How long it may be kept.
         policy: Its Content-Security-Policy.
         count: Called once a download that starts at the first byte has ended.
     """
     try:
-        stat = await asyncio.to_thread(path.lstat)
-        digest = await asyncio.to_thread(_digest, path, stat.st_mtime_ns, stat.st_size)
-    except OSError as exc:
+        handle = await asyncio.to_thread(open_below, root, name)
+    except (OSError, UnsafePath) as exc:
         raise HTTPException(404) from exc
-    if expected not in (None, digest):
-        raise HTTPException(503, "This file is damaged here and is not given out until it is restored.")
-    headers = {"ETag": f'"{digest}"', "Cache-Control": cache_control}
-    if (status := _precondition(request, f'"{digest}"')) is not None:
-        return Response(status_code=status, headers=headers)
+    with ExitStack() as closed:
+        closed.enter_context(handle)
+        try:
+            digest = await asyncio.to_thread(_digest, handle)
+        except OSError as exc:
+            raise HTTPException(404) from exc
+        if expected not in (None, digest):
+            raise HTTPException(503, "This file is damaged here and is not given out until it is restored.")
+        headers = {"ETag": f'"{digest}"', "Cache-Control": cache_control}
+        if (status := _precondition(request, f'"{digest}"')) is not None:
+            return Response(status_code=status, headers=headers)
+        closed.pop_all()  # the answer closes it
     start = _keep_one_range(request)
     task = BackgroundTask(count) if count is not None and request.method == "GET" and start == 0 else None
     headers["Content-Security-Policy"] = policy
-    return _File(path, headers=headers, media_type=media_type(path.name), stat_result=stat, background=task)
+    return _File(handle, headers=headers, media_type=media_type(name), background=task)
 
 
 def _precondition(request: Request, etag: str) -> int | None:
@@ -87,7 +110,17 @@ def _keep_one_range(request: Request) -> int | None:
     return 0
 
 
-@lru_cache(maxsize=4096)
-def _digest(path: Path, mtime_ns: int, size: int) -> str:
-    """A file's SHA-256, computed again when the file is another. Raises OSError."""
-    return sha256(path)
+_DIGESTS: Final[dict[tuple[int, ...], str]] = {}
+_MOST_DIGESTS: Final = 4096
+
+
+def _digest(handle: io.FileIO) -> str:
+    """Return an open file's SHA-256, computed again when the file has changed. Raises OSError."""
+    status = os.fstat(handle.fileno())
+    state = (status.st_dev, status.st_ino, status.st_mtime_ns, status.st_ctime_ns, status.st_size)
+    if state not in _DIGESTS:
+        if len(_DIGESTS) >= _MOST_DIGESTS:
+            _DIGESTS.clear()
+        _DIGESTS[state] = hashlib.file_digest(handle, "sha256").hexdigest()
+        handle.seek(0)
+    return _DIGESTS[state]

@@ -100,7 +100,7 @@ async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Res
 async def errata_file(request: Request, site: TheSite) -> Response:
     """The errata or their signature, as they lie beside the snapshots."""
     name = request.url.path.removeprefix("/")
-    return await send_file(request, site.snapshots / name, cache_control=MUTABLE)
+    return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
 @router.api_route("/errata", methods=_READ)
@@ -134,23 +134,12 @@ async def report_file(request: Request, version: str, name: str, site: TheSite, 
     shown = find_shown(catalog, version)
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
-    path = await asyncio.to_thread(_plain_path, _report(site, shown.version), name or "index.html")
-    if path is None:
-        raise HTTPException(404)
-    return await send_file(request, path, cache_control=MUTABLE, policy=_REPORT_POLICY)
+    folder, name = _report(site, shown.version), name or "index.html"
+    return await send_file(request, folder, name, cache_control=MUTABLE, policy=_REPORT_POLICY)
 
 
 def _report(site: Site, version: str) -> Path:
     return site.settings.home / "reports" / version
-
-
-def _plain_path(root: Path, name: str) -> Path | None:
-    """Return a file's path below a folder; None where the name, or a link, leads elsewhere."""
-    try:
-        found = (root / name).resolve()
-    except ValueError:  # of a NUL
-        return None
-    return found if found == root.resolve().joinpath(*Path(name).parts) else None
 
 
 @router.api_route("/medlive-{version}", methods=_READ)
@@ -191,7 +180,7 @@ async def snapshot_file(request: Request, version: str, name: str, site: TheSite
         raise HTTPException(410)
     # Figures are shown by pages.
     count = None if name.startswith("figures/") else partial(_count, site, shown.version, name)
-    return await send_file(request, shown.folder / name, expected=entry.sha256, count=count)
+    return await send_file(request, shown.folder, name, expected=entry.sha256, count=count)
 
 
 async def _count(site: Site, version: str, name: str) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from medlive.integrity import folder as folder_module
 from medlive.integrity.checks import StepState, Trust
-from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files, open_plain
+from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
+from medlive.integrity.paths import open_plain
 from medlive.snapshot.verify.run import STEPS, VerificationReport, verify_snapshot
 from tests.support.snapshots import Line, build_line
 

@@ -1,0 +1,200 @@
+"""Names that strangers give: the one place where such a name becomes a file below a folder.
+
+A stranger is whoever names a file in a request, an archive, a manifest or a list of digests, and whoever may have
+filled a folder that is read or written here. A name is a relative path with `/` between its parts. Files are
+opened part by part from the folder's descriptor, so that a link put in the way meanwhile is not followed either.
+"""
+
+import errno
+import io
+import os
+import re
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from medlive.errors import BadInput
+from medlive.printable import printable
+
+MAX_NAME: Final = 1_024
+"""The most characters of a name: deeper folders than ours need no longer one."""
+
+PRIVATE_FILE: Final = 0o600
+"""Rights of a file that only its owner may read."""
+
+PRIVATE_FOLDER: Final = 0o700
+"""Rights of a folder that only its owner may enter."""
+
+_DRIVE: Final = re.compile(r"[A-Za-z]:")
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC  # a pipe must not make the caller wait
+_WRITE: Final = os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_NOT_FOLLOWED: Final = frozenset({errno.ELOOP, errno.ENOTDIR, errno.ENXIO, errno.EISDIR})
+
+
+class UnsafePath(BadInput):
+    """A name leads out of its folder, or to something other than a plain file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """Something below a folder."""
+
+    name: str  # Relative to the folder, with `/`
+    status: os.stat_result  # Of the entry itself, links not followed
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a regular file."""
+        return stat.S_ISREG(self.status.st_mode)
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether it is a folder."""
+        return stat.S_ISDIR(self.status.st_mode)
+
+
+def split_name(name: str) -> tuple[str, ...]:
+    """Return the parts of a stranger's name.
+
+    Raises:
+        UnsafePath: if it is empty, absolute, too long, names a drive, holds a backslash or an unprintable
+            character (NUL, a line break), or if a part is empty, `.` or `..`.
+    """
+    parts = tuple(name.split("/"))
+    reason = ""
+    if not name or len(name) > MAX_NAME:
+        reason = f"expected 1 to {MAX_NAME} characters"
+    elif not name.isprintable():
+        reason = "it holds an unprintable character"
+    elif name.startswith("/") or "\\" in name or _DRIVE.match(name):
+        reason = "expected a relative path with / between its parts"
+    elif any(part in ("", ".", "..") for part in parts):
+        reason = "a part of it is empty, . or .."
+    if reason:
+        raise UnsafePath(f"not a name of a file below a folder: {printable(name)[:200]!r}: {reason}")
+    return parts
+
+
+def path_below(root: Path, name: str) -> Path:
+    """Return the path of a file below `root`, which need not exist; nothing on the way to it is a link.
+
+    For callers that hand a path on. Whoever reads or writes the file uses `open_below` or `create_below`.
+
+    Raises:
+        UnsafePath: if the name is unsafe, or it or a folder on its way is a link.
+    """
+    path = root
+    for part in split_name(name):
+        path = path / part
+        if path.is_symlink():
+            raise UnsafePath(f"{printable(name)[:200]} leads over a link")
+    return path
+
+
+def open_below(root: Path, name: str) -> io.FileIO:
+    """Open a regular file below `root` for unbuffered reading; `root` itself may be a link.
+
+    Raises:
+        UnsafePath: if the name is unsafe, or leads over a link or to a folder, pipe, socket or device.
+        OSError: if there is no such file, or it cannot be read.
+    """
+    with _parent_of(root, name) as (parent, last):
+        descriptor = _open(last, _READ, parent, name)
+    return _as_file(descriptor, name, "rb", links=None)
+
+
+def create_below(root: Path, name: str, *, append: bool = False, mode: int = PRIVATE_FILE) -> io.FileIO:
+    """Open a regular file below `root` for unbuffered writing, with the folders on its way, made where missing.
+
+    Args:
+        root: An existing folder.
+        name: A stranger's name.
+        append: Write behind what the file holds already; else it is emptied.
+        mode: The rights of a file that is made anew.
+
+    Raises:
+        UnsafePath: if the name is unsafe, or leads over a link, to a file with a second name (a hard link), or to
+            something other than a regular file.
+        OSError: if it cannot be written.
+    """
+    with _parent_of(root, name, make=True) as (parent, last):
+        descriptor = _open(last, _WRITE | (os.O_APPEND if append else 0), parent, name, mode)
+    handle = _as_file(descriptor, name, "ab" if append else "wb", links=1)
+    if not append:
+        handle.truncate(0)
+    return handle
+
+
+def open_plain(path: Path) -> io.FileIO:
+    """Open a regular file of a known path for unbuffered reading, its last part not followed if it is a link.
+
+    Raises:
+        OSError: if there is no such file, or it is a link, a folder, a pipe, a socket or a device.
+    """
+    try:
+        return _as_file(_open(str(path), _READ, None, path.name), path.name, "rb", links=None)
+    except UnsafePath as exc:
+        raise OSError(errno.EINVAL, "not a regular file", str(path)) from exc
+
+
+def walk(root: Path) -> Iterator[Entry]:
+    """Yield everything below `root` in the order of names, folders before what they hold; no link is followed.
+
+    Raises OSError if a folder cannot be read.
+    """
+    yield from _walk(root, "")
+
+
+def _walk(root: Path, prefix: str) -> Iterator[Entry]:
+    with os.scandir(root / prefix) as found:
+        entries = sorted(found, key=lambda entry: entry.name)
+    for entry in entries:
+        item = Entry(prefix + entry.name, entry.stat(follow_symlinks=False))
+        yield item
+        if item.is_folder:
+            yield from _walk(root, f"{item.name}/")
+
+
+@contextmanager
+def _parent_of(root: Path, name: str, *, make: bool = False) -> Iterator[tuple[int, str]]:
+    """Yield the descriptor of the folder that holds a name, and the name's last part."""
+    *folders, last = split_name(name)
+    descriptor = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        for folder in folders:
+            if make:
+                _make_folder(folder, descriptor)
+            below = _open(folder, _FOLDER, descriptor, name)
+            os.close(descriptor)
+            descriptor = below
+        yield descriptor, last
+    finally:
+        os.close(descriptor)
+
+
+def _make_folder(name: str, parent: int) -> None:
+    try:
+        os.mkdir(name, PRIVATE_FOLDER, dir_fd=parent)
+    except FileExistsError:
+        return
+
+
+def _open(part: str, flags: int, parent: int | None, name: str, mode: int = PRIVATE_FILE) -> int:
+    try:
+        return os.open(part, flags, mode, dir_fd=parent)
+    except OSError as exc:
+        if exc.errno in _NOT_FOLLOWED:
+            raise UnsafePath(f"{printable(name)[:200]} leads over a link or to no regular file") from exc
+        raise
+
+
+def _as_file(descriptor: int, name: str, mode: str, *, links: int | None) -> io.FileIO:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or (links is not None and status.st_nlink != links):
+        os.close(descriptor)
+        raise UnsafePath(f"{printable(name)[:200]} is not a regular file of this folder alone")
+    return io.FileIO(descriptor, mode)

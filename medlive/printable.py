@@ -1,0 +1,27 @@
+"""A stranger's text made fit for a terminal or a line of a log: nothing in it moves the cursor or forges a line.
+
+A stranger is whoever wrote a thread, an answer, a model's name, a file's name or a request. Every sink of the two
+(`cli.output`, `logs`) uses this, so that what is shown is what is there.
+"""
+
+from typing import Final
+
+_KEPT: Final = "\n\t"
+"""What a text of several lines may hold besides printable characters and spaces."""
+
+
+def printable(text: str) -> str:
+    r"""Return the text on one line: control, format and unassigned characters as `\u001b`, line ends as well."""
+    return text if text.isprintable() else "".join(map(_escaped, text))
+
+
+def printable_lines(text: str) -> str:
+    """Return the same with line ends and tabs kept, for a text of several lines of our own."""
+    return "".join(c if c in _KEPT else _escaped(c) for c in text)
+
+
+def _escaped(character: str) -> str:
+    if character.isprintable() or character == "\u3000":  # the space between Chinese sentences
+        return character
+    code = ord(character)
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
