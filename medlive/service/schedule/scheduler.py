@@ -315,7 +315,7 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     }  # fmt: skip
     if done.audit_log is not None:
         # In the scheduler's log too, where the database's owner may be unable to write.
-        counts["audit_log"] = f"{done.audit_log.entries} entries, head {done.audit_log.head or 'none'}"
+        counts |= {"audit_log_entries": done.audit_log.entries, "audit_log_head": done.audit_log.head}
     return counts
 
 
