@@ -1,24 +1,23 @@
 """The audit log: who did what, when and why, in a chain of digests that `verify_log` walks.
 
-A row is written in the transaction of the act. Its digest covers every other column, the previous row's digest
-among them, so that a row that was changed, removed or inserted afterwards breaks the chain where it stands. Rows
-that are missing at the end are found by a digest that somebody noted before.
+A row is written in the transaction of the act. The database assigns its number, its salt and its digest, which
+covers every other column, the previous row's digest among them: a row that was changed, removed or inserted
+afterwards breaks the chain where it stands. Rows that are missing at the end are found by an anchor, a number of
+entries with the digest of the last, that was noted outside the database, as each snapshot's manifest does.
 """
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import insert, select, update
 
 from medlive.clock import now
-from medlive.db.mapping import add_row, is_one_of, read
+from medlive.db.mapping import is_one_of, read
 from medlive.db.session import Session
 from medlive.db.tables.people import Act, AuditLogRow
 from medlive.digest import digest_json, digest_text
-
-_LOCK: Final = 0x6D656461  # "meda": one chain for a database
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +34,21 @@ class LogEntry:
     details: dict[str, Any]
     previous: str | None  # None: the first
     digest: str
+    salt: str | None  # None: written before digests were published
 
     def expected_digest(self) -> str:
         """The digest of everything else in the row; a reason counts by its own digest, which outlives it."""
         values = asdict(self) | {"at": self.at.astimezone(UTC).isoformat(), "action": self.action.value}
-        return digest_json({name: value for name, value in values.items() if name not in ("digest", "reason")})
+        del values["digest"], values["reason"]
+        if self.salt is None:
+            del values["salt"]
+        return digest_json(values)
+
+    @property
+    def erased(self) -> set[int]:
+        """The entries whose reasons a takedown says that it erased."""
+        numbers = self.details.get("erased")
+        return {n for n in numbers if isinstance(n, int)} if isinstance(numbers, list) else set()
 
     def is_intact(self) -> bool:
         """Whether the row is as it was written, or as a takedown left it."""
@@ -56,6 +65,15 @@ class LogCheck:
     faults: tuple[str, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """The log as somebody noted it: with so many entries, the last one's digest was `head`."""
+
+    source: str  # Where it was noted, for a message
+    entries: int
+    head: str | None  # None: there was no entry
+
+
 async def record(
     session: Session, action: Act, subject: str, reason: str | None = None, /, *, by: str | None, **details: Any
 ) -> LogEntry:
@@ -64,15 +82,17 @@ async def record(
     `subject` is `kind:name`; `details` are numbers and names that belong to the act, never words of a thread,
     which a takedown must erase.
     """
-    await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
-    last = (await session.execute(
-        select(AuditLogRow.number, AuditLogRow.digest).order_by(AuditLogRow.number.desc()).limit(1)
-    )).one_or_none()  # fmt: skip
-    number, previous = (last.number + 1, last.digest) if last else (1, None)
-    why = None if reason is None else digest_text(reason)
-    entry = LogEntry(number, now(), by, action, subject, reason, why, details, previous, "")
-    values = asdict(entry) | {"digest": entry.expected_digest()}
-    return read(LogEntry, await add_row(session, AuditLogRow(**values)))
+    values = {"at": now(), "by": by, "action": action, "subject": subject, "reason": reason, "details": details}
+    added = await session.scalars(insert(AuditLogRow).values(values).returning(AuditLogRow))
+    return read(LogEntry, added.one())
+
+
+async def read_head(session: Session) -> tuple[int, str | None]:
+    """The number of entries, and the last one's digest (None without any)."""
+    row = AuditLogRow
+    latest = await session.execute(select(row.number, row.digest).order_by(row.number.desc()).limit(1))
+    number, digest = latest.one_or_none() or (0, None)
+    return number, digest
 
 
 async def erase_reasons(session: Session, thread: str, case_ids: Sequence[str]) -> list[int]:
@@ -97,10 +117,17 @@ async def list_entries(
     return [read(LogEntry, row) for row in await session.scalars(query)]
 
 
-async def verify_log(session: Session, *, head: str | None = None) -> LogCheck:
-    """Walk the chain and name every row that does not fit; `head`: a digest that the log must hold."""
+async def verify_log(session: Session, *, head: str | None = None, anchors: Collection[Anchor] = ()) -> LogCheck:
+    """Walk the chain and name every row that does not fit.
+
+    Args:
+        session: Of the database whose log it is.
+        head: A digest that the log must hold.
+        anchors: What the log must have been at other times.
+    """
     faults: list[str] = []
     erased: set[int] = set()  # Entries without their reason, of which no takedown spoke yet
+    anchored = dict.fromkeys((anchor.entries for anchor in anchors), "")
     number, previous, seen = 0, None, head is None
     async for entry in _walk(session):
         name = f"entry {entry.number} ({entry.at:%Y-%m-%d %H:%M} UTC, {entry.action} {entry.subject})"
@@ -114,13 +141,33 @@ async def verify_log(session: Session, *, head: str | None = None) -> LogCheck:
         if entry.reason is None and entry.reason_digest is not None:
             erased.add(entry.number)
         elif entry.action is Act.TAKE_DOWN:
-            erased.difference_update(entry.details["erased"])
+            erased.difference_update(entry.erased)
+        if entry.number in anchored:
+            anchored[entry.number] = entry.digest
         seen = seen or entry.digest == head
         number, previous = entry.number, entry.digest
     if not seen:
         faults.append(f"no entry has the digest {head}: entries were removed at the end, or replaced")
+    faults += _anchor_faults(number, anchored, anchors)
     faults += [f"the reason of entry {n} was erased without a takedown" for n in sorted(erased)]
     return LogCheck(number, previous, tuple(faults))
+
+
+def _anchor_faults(entries: int, digests: Mapping[int, str], anchors: Collection[Anchor]) -> list[str]:
+    """What anchors say of a log of so many entries, of which `digests` has those that they name."""
+    faults = []
+    for anchor in sorted(anchors, key=lambda anchor: (anchor.entries, anchor.source)):
+        if anchor.entries > entries:
+            cut = f"{entries + 1} to {anchor.entries}" if anchor.entries > entries + 1 else f"{anchor.entries}"
+            stated = f"{anchor.source} states {anchor.entries} with head {anchor.head}"
+            faults.append(f"entry {cut} was removed at the end: {stated}")
+        elif anchor.entries and digests[anchor.entries] != anchor.head:
+            got = digests[anchor.entries] or "none"
+            faults.append(
+                f"entry {anchor.entries} or one before was replaced: {anchor.source} states digest {anchor.head}, "
+                f"the log has {got}"
+            )
+    return faults
 
 
 async def _walk(session: Session) -> AsyncIterator[LogEntry]:

@@ -16,6 +16,7 @@ from typing import Any
 from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
+from medlive.db.rights import renew_rights
 from medlive.db.session import CONNECT_ARGUMENTS, parse_url, translated_errors
 from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
@@ -42,7 +43,10 @@ _TRIGGERS = {
     "snapshots": ("frozen", "not_truncated"),
     "takedowns": ("noted", "kept", "not_truncated"),
     "disputes": ("closed", "kept", "not_truncated"),
-    "audit_log": ("immutable", "not_truncated"),
+    "audit_log": ("chained", "immutable", "not_truncated"),
+    "studies": ("closed", "kept"),
+    "study_items": ("open", "kept"),
+    "study_ratings": ("open", "kept"),
     "thread_standings": ("come", "moved", "gone"),
     "cases": ("stand", "moved"),
     "filter_results": ("stand",),
@@ -53,7 +57,8 @@ _TRIGGERS = {
 def upgrade(url: str) -> bool:
     """Bring the schema to its newest state; return whether anything had to be done.
 
-    One process at a time does it; another waits up to five minutes for it. Raises DatabaseUnavailable, and
+    One process at a time does it; another waits up to five minutes for it. Roles that have rights get those of
+    this version. Raises DatabaseUnavailable, and
     ConfigError when the database is newer than this program.
     """
     with connect(url) as connection:
@@ -67,6 +72,7 @@ def upgrade(url: str) -> bool:
                 return False
             _upgrade_schema(connection)
             _upgrade_queue(connection)
+            renew_rights(connection)
         finally:
             connection.rollback()
             connection.execute(text("SELECT pg_advisory_unlock(:key)"), {"key": _LOCK})

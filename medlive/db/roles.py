@@ -3,74 +3,26 @@
 The owner migrates, takes threads down and grants; `medlive_worker` writes what the week's steps write;
 `medlive_web` reads, and writes what people do on pages: accounts, acts on cases and threads, studies, counts of
 downloads. Neither owns a table, so neither can alter one, switch off the triggers that keep frozen rows, or empty
-one; where rows are only added, neither may change a row.
+one; where rows are only added, neither may change a row. `medlive/db/rights.py` lists the rights.
 """
-
-from typing import Final
 
 from sqlalchemy import Connection, text
 
-from medlive.db.migrate import IMMUTABLE, connect
-
-WEB: Final = "medlive_web"
-WORKER: Final = "medlive_worker"
-
-_ACCOUNTS: Final = ("accounts", "account_sessions", "sign_in_attempts", "saved_views")
-_ADDED_BY_WEB: Final = (
-    "audit_log", "reviews", "overrules", "withdrawals", "reinstatements", "case_revisions", "criteria",
-    "study_items",
-    "thread_counts", "procrastinate_jobs", "procrastinate_events",
-)  # fmt: skip
-_CHANGED_BY_WEB: Final = {
-    "disputes": "closed_at, closed_by, resolution",
-    "studies": "closed_at",
-    "study_ratings": "rating, comment, rated_at",
-}
-"""Table → the columns that change after a row was added."""
-_MIGRATED: Final = ("alembic_version", "components")
-"""What only a migration writes."""
-_LOCK: Final = "UPDATE (id)"
-"""To lock a row takes the right to change a column; the trigger refuses the change."""
-_TABLES: Final = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename")
+from medlive.db.migrate import connect
+from medlive.db.rights import WEB, WORKER, replace_rights
 
 
 def grant(url: str) -> list[str]:
-    """Create both roles, without a login, give them their rights anew, and return their names.
+    """Create both roles, without a login, replace their rights, and return their names.
 
-    To be repeated after every upgrade. Raises DatabaseUnavailable, and DatabaseForbidden for who may not do it.
+    Raises DatabaseUnavailable, and DatabaseForbidden for a user who may not do it.
     """
     with connect(url) as connection:
         for role in (WEB, WORKER):
             _create(connection, role)
-        tables = set(connection.scalars(_TABLES))
-        for role, rights in ((WEB, _web_rights(tables)), (WORKER, _worker_rights(tables))):
-            _replace(connection, role, rights)
+            replace_rights(connection, role)
         connection.commit()
     return [WEB, WORKER]
-
-
-def _web_rights(tables: set[str]) -> dict[str, str]:
-    return {
-        **dict.fromkeys(tables, "SELECT"),
-        **dict.fromkeys(_ACCOUNTS, "SELECT, INSERT, UPDATE, DELETE"),
-        **dict.fromkeys(_ADDED_BY_WEB, "SELECT, INSERT"),
-        **{table: f"SELECT, INSERT, UPDATE ({columns})" for table, columns in _CHANGED_BY_WEB.items()},
-        "downloads": "SELECT, INSERT, UPDATE",
-        "sources": "SELECT, UPDATE (quarantined_at, quarantine_reason, compared_since)",
-        "cases": "SELECT, UPDATE (status, status_reason)",
-        "thread_revisions": f"SELECT, {_LOCK}",
-        "thread_standings": "SELECT, INSERT, UPDATE",  # by the triggers of the others
-    }
-
-
-def _worker_rights(tables: set[str]) -> dict[str, str]:
-    return {
-        **dict.fromkeys(tables - set(_ACCOUNTS), "SELECT, INSERT, UPDATE, DELETE"),
-        **dict.fromkeys((*IMMUTABLE, "audit_log"), "SELECT, INSERT"),
-        **dict.fromkeys(_MIGRATED, "SELECT"),
-        "thread_revisions": f"SELECT, INSERT, {_LOCK}",
-        "bands": "SELECT, INSERT, UPDATE, DELETE, TRUNCATE",  # made anew for another scheme
-    }
 
 
 def _create(connection: Connection, role: str) -> None:
@@ -81,12 +33,3 @@ def _create(connection: Connection, role: str) -> None:
             "EXCEPTION WHEN duplicate_object OR unique_violation THEN NULL; END $$"
         )
     )
-
-
-def _replace(connection: Connection, role: str, rights: dict[str, str]) -> None:
-    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
-    connection.execute(text(f"REVOKE ALL ON ALL TABLES IN SCHEMA {schema} FROM {role}"))
-    connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
-    connection.execute(text(f"GRANT USAGE ON ALL SEQUENCES IN SCHEMA {schema} TO {role}"))
-    for table, given in rights.items():
-        connection.execute(text(f'GRANT {given} ON "{table}" TO {role}'))

@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import any_, exists, func, or_, select, tuple_, update
+from sqlalchemy import any_, exists, func, insert, or_, select, tuple_, update
+from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 
 from medlive.curation.model import CaseText
@@ -141,21 +142,16 @@ async def items_of(session: Session, study: str) -> list[StudyItem]:
 
 
 async def ratings_of(session: Session, study: str) -> list[Rating]:
-    """Everybody's ratings in a study."""
+    """Everybody's ratings in a study, of each item the latest by each rater."""
     row = StudyRatingRow
-    found = await session.scalars(select(row).where(row.study == study).order_by(row.item, row.rater))
+    query = select(row).where(row.study == study).ext(distinct_on(row.item, row.rater))
+    found = await session.scalars(query.order_by(row.item, row.rater, row.id.desc()))
     return [read(Rating, one) for one in found]
 
 
 async def save_rating(session: Session, study: str, rating: Rating) -> None:
-    """Store a rating, in place of an earlier one by the same account."""
-    values = row_of(StudyRatingRow, rating, study=study)
-    changed = {"rating": rating.rating, "comment": rating.comment, "rated_at": func.now()}
-    await session.execute(
-        upsert(StudyRatingRow)
-        .values(values)
-        .on_conflict_do_update(index_elements=["study", "item", "rater"], set_=changed)
-    )
+    """Store a rating, which counts instead of an earlier one by the same account."""
+    await session.execute(insert(StudyRatingRow).values(row_of(StudyRatingRow, rating, study=study)))
 
 
 async def read_revisions(

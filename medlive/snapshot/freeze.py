@@ -178,6 +178,7 @@ def _build(
         provenance=meta.provenance,
         writers={"parquet": writer_name()},
         canary=meta.canary,
+        audit_log=meta.audit_log,
         files=dict(sorted(files.items())),
     )
     write("manifest.json", manifest.text())

@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Annotated, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints
 
@@ -119,6 +119,13 @@ class Signing(_Frozen):
     """The second line of the public key's file."""
 
 
+class AuditLogHead(_Frozen):
+    """The log of what people did, when the cases were selected: it shows later that no entry was cut off."""
+
+    entries: Count
+    head: Digest | None  # Of the last entry; None: there was none
+
+
 class Manifest(_Frozen):
     """`manifest.json`."""
 
@@ -137,6 +144,7 @@ class Manifest(_Frozen):
     writers: dict[str, str]
     """Format → the library and version that wrote it, for files that are derived and not canonical."""
     canary: Guid  # A text that holds this GUID was copied from the snapshot
+    audit_log: AuditLogHead | None = None  # None, and not in the file: frozen before it was noted
     files: dict[str, FileEntry]  # Every file of the folder but this one, SHA256SUMS and its signature
 
     @property
@@ -144,9 +152,13 @@ class Manifest(_Frozen):
         """The digests of its ancestors, by version."""
         return {ancestor.version: ancestor.digest for ancestor in self.lineage}
 
+    def as_json(self) -> dict[str, Any]:
+        """The manifest as a JSON object."""
+        return self.model_dump(mode="json", exclude={"audit_log"} if self.audit_log is None else None)
+
     def text(self) -> str:
         """The manifest as its file holds it: JSON, two spaces, keys in order, one line end."""
-        return pretty_json(self.model_dump(mode="json"))
+        return pretty_json(self.as_json())
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +171,7 @@ class SnapshotMeta:
     lineage: tuple[Ancestor, ...] = ()  # Its ancestors, oldest first; the last is the parent
     signing: Signing | None = None
     why_not: tuple[str, ...] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
+    audit_log: AuditLogHead | None = None  # None: frozen before it was noted, or not from a database
 
     @property
     def parent(self) -> str | None:

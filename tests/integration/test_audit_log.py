@@ -1,6 +1,7 @@
 """The audit log: every act in its transaction, a chain that names what its owner did to it."""
 
 import asyncio
+import json
 from pathlib import Path
 
 import psycopg
@@ -12,6 +13,7 @@ from medlive.db.session import Database
 from medlive.db.tables.accounts import Role
 from medlive.db.tables.people import Act
 from tests.support.instance import Instance
+from tests.support.release import fill
 from tests.support.server import plain
 
 ROW = "(number, at, action, subject, details, previous, digest)"
@@ -81,6 +83,62 @@ async def test_an_entry_is_of_its_act_s_transaction_and_those_of_many_are_one_ch
         check, entries = await verify_log(session), await list_entries(session)
     assert (check.entries, check.faults, len(entries)) == (8, (), 8)
     assert {entry.subject for entry in entries} == {f"case:{n}" for n in range(12) if n % 3}
+
+
+@pytest.fixture
+async def anchored(database: Database, database_url: str, tmp_path: Path, four: str) -> Instance:
+    """An instance with four entries in its log, a frozen snapshot, and two entries since."""
+    with psycopg.connect(plain(database_url), autocommit=True) as owner:
+        fill(owner, 1)
+    instance = Instance(tmp_path, database_url)
+    frozen = await asyncio.to_thread(instance.here, "snapshot", "freeze", "--week", "2026.W45")
+    assert "2026.W45" in frozen.out + frozen.err
+    manifest = json.loads((tmp_path / "snapshots" / "medlive-2026.W45" / "manifest.json").read_text())
+    assert manifest["audit_log"] == {"entries": 4, "head": four}
+    for number in (5, 6):
+        async with database.begin() as session:
+            await record(session, Act.DISABLE, f"account:a{number}", by="ada")
+    return instance
+
+
+CUT = "DELETE FROM audit_log WHERE number > 2"
+UNANCHORED = "UPDATE snapshots SET meta = meta - 'audit_log', manifest = manifest - 'audit_log'"
+ANEW = "INSERT INTO audit_log (at, action, subject, details) SELECT now(), 'edit', 'case:' || n, '{}' FROM"
+
+
+@pytest.mark.parametrize(
+    ("tampering", "named"),
+    [
+        ((CUT,), ["entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json", "W45 in the database"]),
+        ((CUT, UNANCHORED), ["entry 3 to 4 was removed at the end: medlive-2026.W45/manifest.json"]),
+        # Cut, and filled up to the same number.
+        ((CUT, f"{ANEW} generate_series(3, 7) AS n"), ["entry 4 or one before was replaced: medlive-2026.W45"]),
+        # Written anew as a whole: the chain itself is sound.
+        (("DELETE FROM audit_log", f"{ANEW} generate_series(1, 6) AS n"), ["entry 4 or one before was replaced"]),
+    ],
+)
+async def test_entries_that_were_cut_off_are_missed_by_the_snapshot_s_manifest(
+    database_url: str, anchored: Instance, tampering: tuple[str, ...], named: list[str]
+) -> None:
+    def work() -> None:
+        shown = anchored.here("audit", "verify", "--json").json
+        assert (shown["entries"], shown["anchors"], shown["faults"]) == (6, 2, [])
+        assert anchored.here("snapshot", "rebuild", "2026.W45").status == 0
+        with psycopg.connect(plain(database_url), autocommit=True) as owner:
+            for trigger in ("audit_log_immutable", "audit_log_not_truncated"):
+                owner.execute(f"ALTER TABLE audit_log DISABLE TRIGGER {trigger}")
+            owner.execute("ALTER TABLE snapshots DISABLE TRIGGER ALL")
+            for statement in tampering:
+                owner.execute(statement)
+        lost = anchored.here("audit", "verify", status=1)
+        assert all(words in lost.err for words in named), lost.err
+        # A copy elsewhere says so too.
+        mirror = anchored.home / "mirror"
+        (anchored.home / "snapshots").rename(mirror)
+        lost = anchored.here("audit", "verify", "--snapshots", mirror, status=1)
+        assert named[0] in lost.err, lost.err
+
+    await asyncio.to_thread(work)
 
 
 async def test_what_becomes_of_accounts_is_logged_without_secrets(

@@ -2,15 +2,25 @@
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import psycopg
 import pytest
+from alembic import command
+from alembic.config import Config
+from psycopg.types.json import Jsonb
 from sqlalchemy import text
 
 from medlive.db import migrate
+from medlive.db.audit_log import LogEntry, record, verify_log
+from medlive.db.mapping import to_stored
 from medlive.db.session import Database
+from medlive.db.studies import Rating, ratings_of, save_rating
 from medlive.db.tables import Base
+from medlive.db.tables.people import Act
+from medlive.digest import digest_text
 from medlive.errors import ConfigError, DatabaseUnavailable
 
 
@@ -38,6 +48,51 @@ def test_several_processes_may_upgrade_at_once(empty_url: str) -> None:
         done = list(pool.map(migrate.upgrade, [empty_url] * 4))
     assert sorted(done) == [False, False, False, True]
     assert migrate.check(empty_url) == []
+
+
+async def test_entries_and_ratings_of_the_first_schema_stay_and_continue(empty_url: str) -> None:
+    with migrate.connect(empty_url) as connection:
+        config = Config()
+        config.set_main_option("script_location", str(Path(__file__).parents[2] / "migrations"))
+        config.attributes["connection"] = connection
+        command.upgrade(config, "0001")
+    old: LogEntry | None = None
+    with psycopg.connect(empty_url.replace("+psycopg", ""), autocommit=True) as owner:
+        for number in (1, 2):
+            entry = LogEntry(
+                number=number,
+                at=datetime(2026, 3, 1, tzinfo=UTC),
+                by="ä\x00",
+                action=Act.EDIT,
+                subject="case:c",
+                reason="why",
+                reason_digest=digest_text("why"),
+                details={"n": [1, None]},
+                previous=old.digest if old else None,
+                digest="",
+                salt=None,
+            )
+            old = replace(entry, digest=entry.expected_digest())
+            values = {name: value for name, value in asdict(old).items() if name != "salt"}
+            values |= {"by": to_stored("ä\x00"), "details": Jsonb(old.details)}
+            names = ", ".join(f'"{name}"' for name in values)
+            placed = ", ".join(f"%({name})s" for name in values)
+            owner.execute(f"INSERT INTO audit_log ({names}) VALUES ({placed})", values)
+        owner.execute(
+            "INSERT INTO studies (name, kind, stratum, seed, raters, created_by)"
+            " VALUES ('s', 'case_quality', 'none', 1, '{a,b}', 'c')"
+        )
+        owner.execute("INSERT INTO study_items VALUES ('s', 'i', 1, 'c', 1, 'advice')")
+        owner.execute("INSERT INTO study_ratings VALUES ('s', 'i', 'a', 2, 'first', now())")
+    assert migrate.upgrade(empty_url) is True
+    assert migrate.check(empty_url) == []
+    database = Database.connect(empty_url)
+    async with database.begin() as session:
+        assert (await record(session, Act.EDIT, "case:c", by=None)).number == 3
+        assert (await verify_log(session)).faults == ()
+        await save_rating(session, "s", Rating("i", "a", 1, "second"))
+        assert await ratings_of(session, "s") == [Rating("i", "a", 1, "second")]
+    await database.aclose()
 
 
 DIFFERENCES = [

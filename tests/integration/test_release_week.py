@@ -13,7 +13,9 @@ from pydantic import SecretStr
 from medlive.cli.operations.week import _print
 from medlive.clock import iso_week
 from medlive.config import NotifySection, PublishSection, Settings
+from medlive.db.audit_log import record
 from medlive.db.session import Database
+from medlive.db.tables.people import Act
 from medlive.errors import ServiceUnavailable
 from medlive.redaction import hide_secrets
 from medlive.service.notify import notify
@@ -44,6 +46,20 @@ async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
     done = await run_scheduler(settings, asyncio.Event(), lambda _: None, once=True, clock=lambda: moment)
     outcomes = {step.command.removeprefix("scheduler "): step.state.value for step in done}
     return {name: outcome for name, outcome in outcomes.items() if not name.startswith("harvest")}
+
+
+async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
+    settings: Settings, admin: psycopg.Connection[Any], database: Database
+) -> None:
+    fill(admin, 3)
+    async with database.begin() as session:
+        entry = await record(session, Act.DISABLE, "account:ada", by="bo")
+    messages: list[str] = []
+    await run_scheduler(settings, asyncio.Event(), messages.append, once=True, clock=lambda: SUNDAY)
+    frozen = [message for message in messages if message.startswith(f"{WEEK} scheduler freeze: done: ")]
+    assert len(frozen) == 1
+    assert "audit_log_entries 1" in frozen[0]
+    assert f"audit_log_head {entry.digest}" in frozen[0]
 
 
 async def test_a_frozen_week_is_verified_published_and_announced_once(

@@ -1,14 +1,16 @@
 """`medlive audit`: who did what, and whether the log of it is whole."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, pick, print_result, print_table, with_session
-from medlive.db.audit_log import list_entries, verify_log
+from medlive.cli.output import attributes, pick, print_result, print_table, with_database, with_session
+from medlive.db.audit_log import list_entries
 from medlive.errors import CheckFailed
+from medlive.service.audit_log import verify_audit_log
 
 app = typer.Typer(no_args_is_help=True)
 _COLUMNS = "number at by action subject reason"
@@ -33,14 +35,27 @@ def verify(
     head: Annotated[
         str | None, Option(metavar="DIGEST", help="A digest that an earlier check printed: the log must hold it.")
     ] = None,
+    snapshots: Annotated[
+        Path | None,
+        Option(
+            exists=True,
+            file_okay=False,
+            metavar="FOLDER",
+            help="Folder of snapshots, e.g. a mirror's; default: this instance's own.",
+        ),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Check the chain of digests; exit status 1 names each entry that was changed, removed or inserted.
 
-    Keep the digest that is printed where the database's owner cannot write. Without it, entries removed at the end
-    are not missed, nor is a log that was written anew as a whole.
+    Each snapshot's manifest states how many entries the log had and the last one's digest: entries that were cut
+    off at the end are missed by it. Compare with copies that the database's owner cannot write, a mirror's by
+    --snapshots. Entries newer than the latest snapshot are covered by --head alone.
     """
-    found = with_session(lambda session: verify_log(session, head=head))
+    found, anchors = with_database(
+        lambda database, settings: verify_audit_log(database, settings, head=head, snapshots=snapshots)
+    )
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
-    value = attributes(found, "entries head faults")
-    print_result(value, as_json, lambda: print(f"{found.entries} entries, head {found.head}"), failure=failure)
+    value = attributes(found, "entries head faults") | {"anchors": anchors}
+    summary = f"{found.entries} entries, head {found.head}; compared with {anchors} statements of snapshots"
+    print_result(value, as_json, lambda: print(summary), failure=failure)

@@ -23,7 +23,7 @@ from medlive.db.tables.release import (
 )
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
-from medlive.snapshot.manifest import Ancestor, EngineUse, EvidenceUse, Provenance, Signing
+from medlive.snapshot.manifest import Ancestor, AuditLogHead, EngineUse, EvidenceUse, Provenance, Signing
 
 
 class MembersGone(CheckFailed):
@@ -74,6 +74,7 @@ class FixedMeta(BaseModel):
     numbers: Numbers
     hold_out: float  # The share that was asked for
     gates_digest: str
+    audit_log: AuditLogHead | None = None  # None: fixed before it was noted
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
@@ -167,6 +168,17 @@ async def load_manifest(session: AsyncSession, version: str) -> dict[str, Any] |
     """The manifest as it was frozen; None while there is none."""
     row = await session.get(SnapshotRow, version)
     return None if row is None else row.manifest
+
+
+async def list_log_heads(session: AsyncSession) -> dict[str, AuditLogHead]:
+    """The head of the audit log that each frozen snapshot was fixed with, by version."""
+    row = SnapshotRow
+    query = select(row.version, row.meta["audit_log"]).where(row.state == SnapshotState.FROZEN)
+    heads: dict[str, AuditLogHead] = {}
+    for version, stated in await session.execute(query.order_by(row.version)):
+        if stated is not None:
+            heads[version] = AuditLogHead.model_validate(stated)
+    return heads
 
 
 async def load_kept_out(session: AsyncSession, version: str) -> list[GateHit]:

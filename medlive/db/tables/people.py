@@ -4,7 +4,17 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
-from sqlalchemy import ARRAY, CheckConstraint, ForeignKey, ForeignKeyConstraint, Index, UniqueConstraint
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    CheckConstraint,
+    FetchedValue,
+    ForeignKey,
+    ForeignKeyConstraint,
+    Identity,
+    Index,
+    UniqueConstraint,
+)
 from sqlalchemy.orm import Mapped
 
 from medlive.db.tables.base import AnyText, Base, EnumText, column, is_digest, now_column, one_of
@@ -47,10 +57,14 @@ class AuditLogRow(Base):
         is_digest("previous"),
         is_digest("digest"),
         CheckConstraint("number >= 1", name="number_positive"),
+        CheckConstraint("salt ~ '^[0-9a-f]{32}$'", name="salt_is_hex"),
         Index(None, "subject"),
     )
     number: Mapped[int] = column(
-        "Its place in the log, from 1 without a gap", primary_key=True, autoincrement=False
+        "Its place in the log, from 1 without a gap; the database assigns it",
+        primary_key=True,
+        autoincrement=False,
+        server_default=FetchedValue(),  # A trigger's
     )
     at: Mapped[datetime] = column("When")
     by: Mapped[str | None] = column("Who; NULL: the command line, without --by")
@@ -60,7 +74,12 @@ class AuditLogRow(Base):
     reason_digest: Mapped[str | None] = column("Of the reason, which stays; NULL where nobody is asked")
     details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")
     previous: Mapped[str | None] = column("The digest of the row before; NULL in the first")
-    digest: Mapped[str] = column("Of the canonical JSON of all other columns but the reason", unique=True)
+    digest: Mapped[str] = column(
+        "Of the canonical JSON of all other columns but the reason, without a salt that is NULL", unique=True
+    )
+    salt: Mapped[str | None] = column(
+        "A random number, so that nobody guesses a row by its digest; NULL: from before digests were published"
+    )
 
 
 class StudyKind(StrEnum):
@@ -122,17 +141,24 @@ class StudyItemRow(Base):
 
 
 class StudyRatingRow(Base):
-    """Ratings, each of which its rater may change while the study is open."""
+    """Ratings; while the study is open another one by the same rater replaces it."""
 
     __tablename__ = "study_ratings"
     __table_args__ = (
         ForeignKeyConstraint(["study", "item"], ["study_items.study", "study_items.item"]),
         CheckConstraint("rating BETWEEN 0 AND 2", name="rating_range"),
         CheckConstraint("char_length(comment) <= 2000", name="comment_length"),
+        Index(None, "study", "item", "rater", "id"),
     )
-    study: Mapped[str] = column("The study", primary_key=True)
-    item: Mapped[str] = column("What is rated", primary_key=True)
-    rater: Mapped[str] = column("The account, a rater's or the adjudicator's", primary_key=True)
+    id: Mapped[int] = column(
+        "The row's number: of a rater's ratings of an item the highest counts",
+        BigInteger,
+        Identity(always=True),
+        primary_key=True,
+    )
+    study: Mapped[str] = column("The study")
+    item: Mapped[str] = column("What is rated")
+    rater: Mapped[str] = column("The account, a rater's or the adjudicator's")
     rating: Mapped[int | None] = column("On the aspect's scale; NULL: could not decide")
     comment: Mapped[str] = column("What the rater says about it")
-    rated_at: Mapped[datetime] = now_column("When it was given, or last changed")
+    rated_at: Mapped[datetime] = now_column("When it was given")

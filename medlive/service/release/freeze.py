@@ -21,6 +21,7 @@ from typing import Final, TypeVar
 from medlive import __version__
 from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.audit_log import read_head
 from medlive.db.release import snapshots
 from medlive.db.release.fixing import (
     HeldOut,
@@ -51,7 +52,7 @@ from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gates import GateHit, check_many, gates_digest, release_hits, row_hits
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import Signing, moment_text
+from medlive.snapshot.manifest import AuditLogHead, Signing, moment_text
 from medlive.snapshot.model import commitment, week_end
 
 T = TypeVar("T")
@@ -86,6 +87,7 @@ class FreezeResult:
     key_id: str | None  # The signing key; None for an unsigned snapshot
     already: bool  # Whether the week had been frozen before; nothing was changed then
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
+    audit_log: AuditLogHead | None  # As the manifest states it; None: frozen before it was noted
 
 
 async def freeze(
@@ -220,11 +222,12 @@ class _Freeze:
                 minimum_by_language={str(k): n for k, n in release.minimum_by_language.items()},
             )
             public = self.key.public if self.key else None
+            entries, head = await read_head(session)
             meta = snapshots.FixedMeta(
                 lineage=await lineage_of(session, version),
                 signing=Signing(key_id=public.id_text(), public_key=public.line()) if public else None,
                 provenance=provenance, why_not=tuple(hit.detail for hit in refused), numbers=numbers,
-                hold_out=self.share, gates_digest=digest,
+                hold_out=self.share, gates_digest=digest, audit_log=AuditLogHead(entries=entries, head=head),
             )  # fmt: skip
             await snapshots.settle_snapshot(session, version, meta)
         return True
@@ -265,7 +268,7 @@ class _Freeze:
             if await holds_withdrawn(session, version):
                 raise snapshots.MembersGone(hint="run this again: it selects the cases anew")
             return await snapshots.freeze_snapshot(
-                session, version, manifest=manifest.model_dump(mode="json"),
+                session, version, manifest=manifest.as_json(),
                 manifest_digest=digest_text(manifest.text()), sums_digest=built.digest, signature=built.signature,
                 path=str(built.path), publishable=manifest.publishable, why_not=manifest.why_not,
             )  # fmt: skip
@@ -281,7 +284,7 @@ class _Freeze:
             version=self.version, path=self.folder, publishable=bool(info.publishable),
             why_not=info.why_not or (), kept_out=tuple(kept_out),
             key_id=fixed.signing.key_id if fixed.signing else None, already=already, built_again=built_again,
-            **fixed.numbers.model_dump(),
+            audit_log=fixed.audit_log, **fixed.numbers.model_dump(),
         )  # fmt: skip
 
 

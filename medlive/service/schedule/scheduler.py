@@ -309,10 +309,14 @@ async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
     kept_out = len({hit.case_id for hit in done.kept_out})
     async with database.begin() as session:
         waiting = await count_ready(session, Queue.CURATE)  # they enter the next week's snapshot
-    return {
+    counts: Counts = {
         "cases": done.cases, "criteria": done.criteria, "held_out": done.held, "kept_out": kept_out,
         "still_queued": waiting,
     }  # fmt: skip
+    if done.audit_log is not None:
+        # In the scheduler's log too, where the database's owner may be unable to write.
+        counts |= {"audit_log_entries": done.audit_log.entries, "audit_log_head": done.audit_log.head}
+    return counts
 
 
 async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:

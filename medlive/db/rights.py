@@ -1,0 +1,174 @@
+"""What each database role may do, as `docs/security.md` lists it; the catalogue must say the same.
+
+`SELECT` is given on every table, also on one that a later migration adds, but for accounts, which the worker must
+not read. All else is listed here by table, and by column where rows are changed in a few columns only.
+"""
+
+from types import MappingProxyType
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+WEB: Final = "medlive_web"
+WORKER: Final = "medlive_worker"
+
+_ADDED: Final = "INSERT"
+_LOCKED: Final = "UPDATE (id)"
+"""To lock a row takes the right to change a column; the trigger refuses the change."""
+_LOG: Final = 'INSERT (at, "by", action, subject, reason, details)'
+"""The database assigns an entry's number, salt and digests."""
+_STATUS: Final = "UPDATE (status, status_reason)"
+_CLOSE_DISPUTE: Final = "UPDATE (closed_at, closed_by, resolution)"
+_ACTS: Final = MappingProxyType(
+    {
+        "audit_log": _LOG,
+        "case_revisions": _ADDED,
+        "criteria": _ADDED,
+        "disputes": f"INSERT, {_CLOSE_DISPUTE}",
+        "overrules": _ADDED,
+        "reinstatements": _ADDED,
+        "reviews": _ADDED,
+        "withdrawals": _ADDED,
+        "procrastinate_events": _ADDED,  # By triggers of the jobs
+        "thread_standings": "INSERT, UPDATE",  # By triggers of the other tables
+    }
+)
+"""Table → what acts write, on pages and by command."""
+_WEB: Final = _ACTS | {
+    "account_sessions": "INSERT, UPDATE, DELETE",
+    "accounts": "INSERT, UPDATE",
+    "cases": _STATUS,
+    "downloads": "INSERT, UPDATE",
+    "procrastinate_jobs": _ADDED,
+    "saved_views": "INSERT, UPDATE, DELETE",
+    "sign_in_attempts": "INSERT, UPDATE, DELETE",
+    "sources": "UPDATE (quarantined_at, quarantine_reason, compared_since)",
+    "studies": "INSERT, UPDATE (closed_at)",
+    "study_items": _ADDED,
+    "study_ratings": "INSERT (study, item, rater, rating, comment)",
+    "thread_counts": _ADDED,
+    "thread_revisions": _LOCKED,
+}
+_ADDED_BY_WORKER: Final = (
+    "agent_calls",
+    "case_gates",
+    "claim_evidence",
+    "claim_verdicts",
+    "controller_checks",
+    "cross_examinations",
+    "cross_questions",
+    "curations",
+    "elements",
+    "evidence_indexes",
+    "filter_results",
+    "harvest_robots",
+    "holds",
+    "identifier_scans",
+    "identifiers",
+    "import_problems",
+    "passages",
+    "prompts",
+    "replies",
+    "requirements",
+    "second_readings",
+)
+_CHANGED_BY_WORKER: Final = (
+    "archives",
+    "evaluation_runs",
+    "fetches",
+    "frontier",
+    "harvest_runs",
+    "import_runs",
+    "pipeline_runs",
+    "sources",
+    "threads",
+)
+_REPLACED_BY_WORKER: Final = (
+    "harvest_measures",
+    "snapshot_changes",
+    "snapshot_kept_out",
+    "snapshot_members",
+    "thread_counts",
+)
+_WORKER: Final = (
+    _ACTS
+    | dict.fromkeys(_ADDED_BY_WORKER, _ADDED)
+    | dict.fromkeys(_CHANGED_BY_WORKER, "INSERT, UPDATE")
+    | dict.fromkeys(_REPLACED_BY_WORKER, "INSERT, DELETE")
+    | {
+        "band_schemes": "INSERT, UPDATE, DELETE",
+        "bands": "INSERT, TRUNCATE",  # Made anew for another scheme
+        "cases": "INSERT, UPDATE (thread_id, status, status_reason)",
+        "circuits": "INSERT, UPDATE, DELETE",
+        "list_cursors": "INSERT, UPDATE, DELETE",
+        "procrastinate_jobs": "INSERT, UPDATE, DELETE",
+        "procrastinate_periodic_defers": "UPDATE (job_id)",  # By a trigger of the jobs
+        "procrastinate_workers": "INSERT, UPDATE, DELETE",
+        "snapshots": "INSERT, UPDATE, DELETE",  # Triggers keep what is frozen
+        "thread_revisions": f"INSERT, {_LOCKED}",
+    }
+)
+_TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
+_UNREAD: Final = MappingProxyType(
+    {WEB: (), WORKER: ("accounts", "account_sessions", "saved_views", "sign_in_attempts")}
+)
+_SEQUENCES: Final = ("procrastinate_jobs_id_seq", "procrastinate_events_id_seq")
+"""Of columns whose default names a sequence; identity columns need no right, and nobody can skip their numbers."""
+_CALLED_BY_TRIGGERS: Final = (
+    "medlive_canonical",
+    "medlive_original_bytes",
+    "medlive_refresh_standings",
+    "medlive_words",
+)
+_FUNCTIONS: Final = MappingProxyType(
+    {
+        WEB: (*_CALLED_BY_TRIGGERS, "procrastinate_defer_jobs%"),
+        WORKER: (*_CALLED_BY_TRIGGERS, "medlive_sum_counts", "procrastinate_%"),
+    }
+)
+"""Patterns of names; functions of triggers need no right."""
+_OWN_FUNCTIONS: Final = ("medlive_%", "procrastinate_%")
+_NAMED_TABLES: Final = text(
+    "SELECT quote_ident(tablename) FROM pg_tables WHERE schemaname = current_schema() ORDER BY tablename"
+)
+_NAMED_FUNCTIONS: Final = text(
+    "SELECT oid::regprocedure FROM pg_proc WHERE pronamespace = to_regnamespace(current_schema())"
+    " AND prokind = 'f' AND proname LIKE ANY (:patterns) AND (:triggers OR prorettype <> 'trigger'::regtype)"
+)
+_HAS_RIGHTS: Final = text(
+    "SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl"
+    " WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))"
+)
+
+
+def replace_rights(connection: Connection, role: str) -> None:
+    """Give a role the rights that are listed here in place of all that it has in the schema."""
+    schema = connection.scalar(text("SELECT quote_ident(current_schema())"))
+    connection.execute(text(f"REVOKE CREATE ON SCHEMA {schema} FROM PUBLIC, {role}"))
+    for kind in ("TABLES", "SEQUENCES", "FUNCTIONS"):
+        connection.execute(text(f"REVOKE ALL ON ALL {kind} IN SCHEMA {schema} FROM {role}"))
+    connection.execute(text(f"GRANT USAGE ON SCHEMA {schema} TO {role}"))
+    for table in connection.scalars(_NAMED_TABLES).all():
+        if table not in _UNREAD[role]:
+            connection.execute(text(f"GRANT SELECT ON {table} TO {role}"))
+    for table, rights in _TABLES[role].items():
+        connection.execute(text(f"GRANT {rights} ON {table} TO {role}"))
+    for sequence in _SEQUENCES:
+        connection.execute(text(f"GRANT USAGE ON SEQUENCE {sequence} TO {role}"))
+    for function in _functions(connection, _OWN_FUNCTIONS, triggers=True):
+        connection.execute(text(f"REVOKE ALL ON FUNCTION {function} FROM PUBLIC".replace(":", r"\:")))
+    for function in _functions(connection, _FUNCTIONS[role], triggers=False):
+        connection.execute(text(f"GRANT EXECUTE ON FUNCTION {function} TO {role}".replace(":", r"\:")))
+
+
+def renew_rights(connection: Connection) -> None:
+    """Replace the rights of those roles that have any in the schema: what a migration made narrower must be so."""
+    for role in (WEB, WORKER):
+        if connection.scalar(_HAS_RIGHTS, {"role": role}):
+            replace_rights(connection, role)
+    connection.commit()
+
+
+def _functions(connection: Connection, patterns: tuple[str, ...], *, triggers: bool) -> list[str]:
+    # In LIKE an underscore is any character, which is of no matter for these names.
+    return list(connection.scalars(_NAMED_FUNCTIONS, {"patterns": list(patterns), "triggers": triggers}))

@@ -1,0 +1,60 @@
+"""The audit log compared with what every frozen snapshot says of it."""
+
+import asyncio
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from medlive.config import Settings
+from medlive.db.audit_log import Anchor, LogCheck, verify_log
+from medlive.db.release.snapshots import list_log_heads
+from medlive.db.session import Database
+from medlive.errors import BadInput
+from medlive.integrity.folder import TooLong, read_small
+from medlive.service.paths import snapshots_path
+from medlive.snapshot.identity import folder_name
+from medlive.snapshot.manifest import Manifest
+
+
+async def verify_audit_log(
+    database: Database, settings: Settings, *, head: str | None = None, snapshots: Path | None = None
+) -> tuple[LogCheck, int]:
+    """Check the audit log's chain, and its anchors in the database and in manifests on disk.
+
+    Args:
+        database: Whose log it is.
+        settings: Of the instance.
+        head: A digest that the log must hold.
+        snapshots: A folder of snapshot folders; None for this instance's own.
+
+    Returns:
+        What the check found, and the number of anchors that it compared.
+
+    Raises:
+        BadInput: If a manifest in the folder cannot be read.
+    """
+    anchors = await asyncio.to_thread(read_anchors, snapshots or snapshots_path(settings))
+    async with database.begin() as session:
+        for version, stated in (await list_log_heads(session)).items():
+            anchors.append(Anchor(f"snapshot {version} in the database", stated.entries, stated.head))
+        return await verify_log(session, head=head, anchors=anchors), len(anchors)
+
+
+def read_anchors(folder: Path) -> list[Anchor]:
+    """Read the audit log's head from the manifest of each snapshot in a folder (which need not exist).
+
+    Raises BadInput for a manifest that cannot be read.
+    """
+    anchors = []
+    for place in sorted(folder.glob(folder_name("*"))):
+        try:
+            manifest = Manifest.model_validate_json(read_small(place / "manifest.json"))
+        except (OSError, TooLong, ValidationError, BadInput) as exc:
+            raise BadInput(
+                f"{place.name}/manifest.json cannot be read: {type(exc).__name__}",
+                hint="medlive snapshot verify says what is wrong with the folder",
+            ) from exc
+        if manifest.audit_log is not None:
+            stated = manifest.audit_log
+            anchors.append(Anchor(f"{place.name}/manifest.json", stated.entries, stated.head))
+    return anchors
