@@ -43,6 +43,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "prompt": ("medlive.cli.audit.prompt", "The prompts: a task's template, or a stored request as it was sent."),
     "cost": ("medlive.cli.audit.cost:cost", "What engines cost in a week, by task, engine and source."),
     "status": ("medlive.cli.operations.status", "Where the threads are, what failed, what it cost, what is due."),
+    "doctor": ("medlive.cli.operations.doctor", "Try for real what a week needs, one line each."),
     "week": ("medlive.cli.operations.week", "One week: what came, fell, cost, was held, shipped."),
     "snapshot": ("medlive.cli.snapshot.group", "Snapshots: freeze, sign, verify, diff, withdraw, publish, fetch."),
     "review": ("medlive.cli.audit.review", "What people decide: approve, edit, reject, overrule, dispute."),

@@ -51,6 +51,7 @@ MAX_QUERY_TERMS = 64
 SCORE_DIGITS = 4
 """Digits of a score; the rest depends on the order of float additions."""
 
+_DAMAGED = "medlive evidence verify names the file; build the index again with --fresh"
 _WRITER_MEMORY = 64_000_000
 MAX_TERM = 64
 """Bytes of the longest Latin term; longer ones are noise (a pasted key, base64) and are left out."""
@@ -272,19 +273,35 @@ class LexicalIndex:
         """The k best (ordinal, score), best first; equal scores are ordered by passage id.
 
         A query is plain text, whatever it holds; one without a word of the index finds nothing. Filters change no
-        score of what stays.
+        score of what stays. Raises IndexCorrupt for damaged files.
         """
+        with self._panics():
+            return self._search(text, k, not_after, corpora)
+
+    @contextmanager
+    def _panics(self) -> Iterator[None]:
+        """Raise IndexCorrupt where the engine panics or cannot read its files."""
+        try:
+            yield
+        except ValueError as exc:
+            raise IndexCorrupt(f"{self._folder} cannot be read: {exc}", hint=_DAMAGED) from exc
+        except BaseException as exc:
+            # The engine's panic is no Exception, so that nothing else would stop it before the process ends.
+            if type(exc).__name__ != "PanicException":
+                raise
+            raise IndexCorrupt(f"{self._folder} is damaged: the engine ended with {exc}", hint=_DAMAGED) from exc
+
+    def _search(
+        self, text: str, k: int, not_after: date | None, corpora: Collection[str] | None
+    ) -> list[tuple[int, float]]:
         parsed = self._query(text, not_after, self._store.left_out(corpora))
         if parsed is None:
             return []
         # Fetch past k until a lower score shows that every passage that ties with the k-th is there.
         limit = k + 16
         while True:
-            try:
-                hits = self._searcher.search(parsed, limit, count=False).hits
-                ordinals = self._searcher.fast_field_values("ordinal", [address for _, address in hits])
-            except ValueError as exc:
-                raise IndexCorrupt(f"{self._folder} cannot be read: {exc}") from exc
+            hits = self._searcher.search(parsed, limit, count=False).hits
+            ordinals = self._searcher.fast_field_values("ordinal", [address for _, address in hits])
             scores = [round(score, SCORE_DIGITS) for score, _ in hits]
             if len(hits) < limit or scores[-1] < scores[k - 1]:
                 break

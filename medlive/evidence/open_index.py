@@ -16,6 +16,7 @@ from medlive.evidence.passage import IndexIdentity
 from medlive.evidence.retriever import DEPTH, RRF_K, DenseSide, IndexRetriever, RetrieverName
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
+from medlive.evidence.verification import Verification
 
 DATA = "data-"
 """Prefix of the names of data folders."""
@@ -34,6 +35,7 @@ def open_index(
     encoder: Encoder | str | None = None,
     reranker: Reranker | str | None = None,
     retriever: RetrieverName | None = None,
+    verify: bool = False,
 ) -> IndexRetriever:
     """Open the index at `path` for searching.
 
@@ -46,13 +48,14 @@ def open_index(
         encoder: An encoder or its name; None for the manifest's.
         reranker: A cross-encoder, or its name as in `open_reranker`.
         retriever: The kind of search; None for the manifest's. "bm25" searches any index without an encoder.
+        verify: Whether a search waits until every file has had its digest, and raises IndexCorrupt otherwise.
 
     Raises:
         IndexMissing, IndexCorrupt, IndexOutdated: if the index cannot be used.
         EvidenceUnavailable: if a model is missing.
         UsageError: for a dense search of an index without vectors.
     """
-    open_with = partial(_open, path, settings or EncoderSettings(home=path), encoder, reranker, retriever)
+    open_with = partial(_open, path, settings or EncoderSettings(home=path), encoder, reranker, retriever, verify)
     manifest = read_manifest(path)
     try:
         return open_with(manifest)
@@ -69,6 +72,7 @@ def _open(
     encoder: Encoder | str | None,
     reranker: Reranker | str | None,
     retriever: RetrieverName | None,
+    verify: bool,
     manifest: IndexManifest,
 ) -> IndexRetriever:
     name = retriever or manifest.retriever
@@ -90,7 +94,26 @@ def _open(
         passages=manifest.passages,
         dense=_dense_record(manifest, name, reranker),
     )
-    return IndexRetriever(store, identity, lexical=lexical_index, dense=dense_side, reranker=reranker)
+    return IndexRetriever(
+        store,
+        identity,
+        lexical=lexical_index,
+        dense=dense_side,
+        reranker=reranker,
+        verification=Verification(partial(_verify_in_use, path, manifest)) if verify else None,
+    )
+
+
+def _verify_in_use(path: Path, manifest: IndexManifest) -> None:
+    """Compare every file of an open index with its digest, unless a newer build has replaced it.
+
+    The files of an index that was replaced are gone from the folder; whoever has it open searches it to the end.
+    """
+    try:
+        check_digests(path, manifest)
+    except IndexCorrupt:
+        if read_manifest(path).data == manifest.data:
+            raise
 
 
 def verify_index(path: Path) -> IndexManifest:
@@ -220,16 +243,22 @@ def open_store(path: Path, manifest: IndexManifest) -> PassageStore:
     """Open the passages of an index. Raises IndexCorrupt."""
     try:
         return PassageStore(path / manifest.data)
-    except (OSError, IndexCorrupt) as exc:
+    except (OSError, ValueError, TypeError, IndexCorrupt) as exc:
         raise IndexCorrupt(f"the passages of {path} cannot be read: {exc}", hint=HINT) from exc
 
 
 def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) -> None:
     """Raise IndexCorrupt if a file of the index, or the one of that name, does not have its digest."""
     for entry in manifest.files:
+        if name not in (None, entry.path):
+            continue
         place = path / manifest.data / entry.path
-        if name in (None, entry.path) and (found := digest_file(place)) != entry.digest:
-            raise IndexCorrupt(f"{place} has {found}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
+        try:
+            digest = digest_file(place)
+        except OSError as exc:
+            raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}", hint=REBUILD_FRESH_HINT) from exc
+        if digest != entry.digest:
+            raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
 
 
 def check_sizes(path: Path, manifest: IndexManifest) -> None:

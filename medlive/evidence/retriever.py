@@ -20,6 +20,7 @@ from medlive.evidence.encoder import Encoder, Reranker
 from medlive.evidence.lexical import LexicalIndex
 from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Side, SideHit
 from medlive.evidence.store import PassageStore
+from medlive.evidence.verification import Verification
 
 if TYPE_CHECKING:
     from medlive.evidence.dense import DenseIndex
@@ -92,8 +93,9 @@ class IndexRetriever:
         lexical: LexicalIndex | None,
         dense: DenseSide | None,
         reranker: Reranker | None = None,
+        verification: Verification | None = None,
     ) -> None:
-        """At least one of `lexical` and `dense`."""
+        """At least one of `lexical` and `dense`; a search waits for `verification`."""
         if lexical is None and dense is None:
             raise ValueError("a retriever needs a side")
         self._store = store
@@ -102,6 +104,7 @@ class IndexRetriever:
         self.dense = dense
         """None for a search of words alone."""
         self._reranker = reranker
+        self._verification = verification
         # An encoder costs little more for many queries than for one: while a batch runs, later ones gather.
         self._one_batch, self._queue = threading.Lock(), threading.Lock()
         self._waiting: list[_DenseCall] = []
@@ -120,11 +123,16 @@ class IndexRetriever:
         side, undated ones stay; so is what is not of `corpora`, where they are named. `score` is the sum of
         reciprocal ranks where sides are fused, a cross-encoder's where it re-ranks, else the one side's own.
         Calls that wait for the encoder at the same time are encoded together, which changes no result.
-        Raises UsageError for a corpus that the index does not hold.
+
+        Raises:
+            UsageError: for a corpus that the index does not hold.
+            IndexCorrupt: if a file of the index is damaged.
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
         searched_corpora = None if corpora is None else self._known(corpora)
+        if self._verification is not None:
+            await self._verification.wait()
         return await asyncio.to_thread(self._search, queries, k, not_after, searched_corpora)
 
     def _search(

@@ -244,11 +244,14 @@ async def serve_rules(
 
 
 def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
-    """Open the evidence index, or the one at `at`. Raises IndexMissing with a hint how to build one."""
+    """Open the evidence index, or the one at `at`; its files are verified before the first search ends.
+
+    Raises IndexMissing with a hint how to build one.
+    """
     from medlive.evidence.open_index import open_index
 
     how = settings.evidence.model_dump(include={"reranker", "retriever"})
-    return open_index(at or index_path(settings), settings=encoder_settings(settings), **how)
+    return open_index(at or index_path(settings), settings=encoder_settings(settings), verify=True, **how)
 
 
 def evidence_folder(settings: Settings, named: str) -> Path:

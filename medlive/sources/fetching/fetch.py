@@ -153,6 +153,13 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
         kept = {name: page.headers[name] for name in _KEPT_HEADERS if name in page.headers}
         return replace(page, headers=kept, not_modified=unchanged)
 
+    async def robots_of(self, url: str, policy: FetchPolicy) -> Robots:
+        """Return the rules of an address's host, fetched once a run.
+
+        Raises HostRefused, Blocked and ConfigError as `fetch` does.
+        """
+        return await self._robots(url, self._host(url, policy), policy)
+
     async def _follow(self, request: _Request, most: int) -> Fetched:
         """Return the answer at the end of at most so many redirects."""
         for _ in range(most + 1):

@@ -1,0 +1,59 @@
+"""`medlive doctor`: what a week needs, tried before the week."""
+
+import asyncio
+from collections import Counter
+from dataclasses import asdict
+from typing import Annotated
+
+from rich.text import Text
+from typer import Option
+
+from medlive.cli.options import JsonOption
+from medlive.cli.output import print_json
+from medlive.config import load_settings
+from medlive.errors import CheckFailed
+from medlive.printable import printable
+from medlive.service.doctor import Finding, Health, examine
+
+_STYLES = {Health.GOOD: "green", Health.WARNING: "yellow", Health.BAD: "red", Health.SKIPPED: "dim"}
+
+
+def command(
+    no_message: Annotated[
+        bool, Option("--no-message", help="Send no test message to the webhook and by e-mail.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Try for real what a week needs: home, database, disk, keys, models, evidence, backup, messages, sites.
+
+    Each role's endpoint is asked one small question, which costs a fraction of a cent; each community's robots.txt
+    is read, and no page. Exit status 1 if anything is bad; warnings do not count.
+    """
+    findings = asyncio.run(_examine(send=not no_message, show=not as_json))
+    if as_json:
+        print_json([asdict(finding) for finding in findings])
+    counts = Counter(finding.health for finding in findings)
+    if counts[Health.BAD]:
+        raise CheckFailed(
+            f"{counts[Health.BAD]} of {len(findings)} examinations went badly",
+            hint="take the steps above and run medlive doctor again",
+        )
+
+
+async def _examine(*, send: bool, show: bool) -> list[Finding]:
+    findings = []
+    async for finding in examine(load_settings().settings, send=send):
+        findings.append(finding)
+        if show:
+            _print(finding)
+    return findings
+
+
+def _print(finding: Finding) -> None:
+    from rich.console import Console
+
+    line = Text(f"{finding.health.value:<8}", style=_STYLES[finding.health])
+    line.append(f"{finding.subject}: {printable(finding.text)}", style="default")
+    if finding.next_step:
+        line.append(f"\n        → {printable(finding.next_step)}", style="default")
+    Console(highlight=False, soft_wrap=True).print(line)

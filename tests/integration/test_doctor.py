@@ -1,0 +1,192 @@
+"""`medlive doctor` on sound and on broken set-ups, each made for real."""
+
+import json
+import os
+import shutil
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from medlive.config import Settings
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.manifest import read_manifest
+from medlive.service.doctor import Finding, Health, examine
+from medlive.service.paths import index_path
+from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, sends
+from tests.support.forum import BOARD, Forum, serve_forum
+from tests.support.receivers import serve_mail, serve_webhook
+
+ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
+MODEL = "model-as-served"
+PRICE = {MODEL: {"input": 1.0, "output": 2.0}}
+READY = completion('{"ready": true}')
+
+
+@pytest.fixture(scope="module")
+def indexed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    home = tmp_path_factory.mktemp("doctor")
+    source = home / "sample.jsonl"
+    row = {"id": "a", "title": "Fever", "text": "The treatment of fever is rest."}
+    source.write_text(json.dumps(row) + "\n")
+    build_index([open_corpus(source)], index_path(Settings(home=home)))
+    return home
+
+
+@dataclass
+class SetUp:
+    """The settings of an installation that is about to be broken."""
+
+    home: Path
+    values: dict[str, Any] = field(default_factory=dict)
+    endpoint: BadEndpoint | None = None
+
+    def change(self, **sections: Any) -> None:
+        self.values |= sections
+
+    async def examined(self) -> dict[str, Finding]:
+        findings = {}
+        async for finding in examine(Settings.model_validate({"home": self.home, **self.values})):
+            findings[finding.subject] = finding
+        return findings
+
+
+@pytest.fixture
+async def set_up(database_url: str, indexed: Path, tmp_path: Path) -> AsyncIterator[SetUp]:
+    home = Path(shutil.copytree(indexed, tmp_path / "home"))
+    os.chmod(home, 0o700)
+    async with bad_endpoint([sends(READY)]) as endpoint, serve_forum(Forum()) as forum:
+        role = {"engine": "openai", "base_url": endpoint.url, "model": MODEL, "max_retries": 0}
+        sdn = {"base_url": forum.url, "boards": [BOARD], "min_interval_s": 0}
+        others = {name: {"enabled": False} for name in ("icliniq", "dxy", "medlive")}
+        with serve_webhook() as (address, _):
+            made = SetUp(home, endpoint=endpoint)
+            made.change(
+                database_url=database_url,
+                roles=dict.fromkeys(ROLES, role),
+                prices=PRICE,
+                notify={"webhook": address},
+                harvest={"allow_loopback": True},
+                sources={"sdn": sdn, **others},
+                backup={"folder": str(tmp_path / "backups")},
+            )
+            yield made
+
+
+async def test_a_sound_set_up_has_nothing_bad(set_up: SetUp) -> None:
+    findings = await set_up.examined()
+    assert {name for name, finding in findings.items() if finding.health is Health.BAD} == set()
+    assert findings["role grader"].health is Health.GOOD
+    assert findings["site sdn"].health is Health.GOOD
+    assert findings["evidence"].health is Health.GOOD
+    assert findings["messages"].health is Health.GOOD
+    assert set_up.endpoint.asked == len(ROLES)
+
+
+def role(set_up: SetUp, **changes: Any) -> None:
+    """Change the grader's role."""
+    roles = set_up.values["roles"]
+    set_up.change(roles={**roles, "grader": {**roles["grader"], **changes}})
+
+
+async def no_database(set_up: SetUp) -> None:
+    set_up.change(database_url="postgresql://nobody@127.0.0.1:1/none")
+
+
+async def another_model(set_up: SetUp) -> None:
+    role(set_up, model="model-as-configured")
+
+
+async def key_is_not_set(set_up: SetUp) -> None:
+    role(set_up, api_key_env="MEDLIVE_TEST_NO_SUCH_KEY")
+
+
+async def endpoint_refuses(set_up: SetUp) -> None:
+    set_up.endpoint.script = [fails(401, "bad key")]
+
+
+async def endpoint_talks(set_up: SetUp) -> None:
+    set_up.endpoint.script = [sends(completion("Certainly! I am ready."))]
+
+
+async def no_index(set_up: SetUp) -> None:
+    shutil.rmtree(set_up.home / "evidence")
+
+
+async def damaged_index(set_up: SetUp) -> None:
+    index = index_path(Settings(home=set_up.home))
+    days = index / read_manifest(index).data / "days.bin"
+    days.write_bytes(bytes(255 - byte for byte in days.read_bytes()))
+
+
+async def nobody_takes_messages(set_up: SetUp) -> None:
+    set_up.change(notify={"webhook": "http://127.0.0.1:1/"})
+
+
+async def backup_folder_is_a_file(set_up: SetUp) -> None:
+    place = set_up.home / "backups"
+    place.write_text("a file")
+    set_up.change(backup={"folder": str(place / "weekly")})
+
+
+async def no_contact_for_sites(set_up: SetUp) -> None:
+    set_up.change(harvest={})
+    sdn = {"base_url": "https://forums.studentdoctor.net", "boards": [BOARD]}
+    set_up.change(sources={**set_up.values["sources"], "sdn": sdn})
+
+
+async def signing_key_for_everybody(set_up: SetUp) -> None:
+    place = set_up.home / "key"
+    place.write_text("untrusted comment: x\n")
+    place.chmod(0o644)
+
+
+BROKEN = {
+    no_database: "database",
+    another_model: "role grader",
+    key_is_not_set: "role grader",
+    endpoint_refuses: "role screener",
+    endpoint_talks: "role screener",
+    no_index: "evidence",
+    damaged_index: "evidence",
+    nobody_takes_messages: "messages",
+    backup_folder_is_a_file: "backup",
+    no_contact_for_sites: "site sdn",
+    signing_key_for_everybody: "signing key",
+}
+
+
+@pytest.mark.parametrize("breaks", BROKEN, ids=lambda breaks: breaks.__name__)
+async def test_each_broken_set_up_is_named_with_the_next_step(
+    set_up: SetUp, breaks: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await breaks(set_up)
+    if breaks is signing_key_for_everybody:
+        monkeypatch.setenv("MEDLIVE_SIGNING_KEY_FILE", str(set_up.home / "key"))
+    finding = (await set_up.examined())[BROKEN[breaks]]
+    assert finding.health is Health.BAD
+    assert finding.text
+    assert finding.next_step
+
+
+async def test_what_spoils_no_week_is_a_warning(set_up: SetUp) -> None:
+    silent = {**READY, "usage": None}
+    set_up.endpoint.script = [sends(silent)]
+    set_up.change(notify={}, backup={})
+    findings = await set_up.examined()
+    warned = ("role grader", "messages", "backup", "signing key")
+    assert {findings[name].health for name in warned} == {Health.WARNING}
+    set_up.endpoint.script = [sends(READY)]
+    set_up.change(prices={})
+    assert "price" in (await set_up.examined())["role grader"].text
+
+
+async def test_mail_is_delivered_to_the_one_who_reads_it(set_up: SetUp) -> None:
+    with serve_mail() as (port, received):
+        mail = {"email_to": ["ops@example.org"], "smtp_host": "127.0.0.1", "smtp_port": port}
+        set_up.change(notify=mail)
+        assert (await set_up.examined())["messages"].health is Health.GOOD
+    assert "test message" in received[0]["Subject"]
