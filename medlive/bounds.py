@@ -1,0 +1,46 @@
+"""Bounds on what a stranger may send, and on what a stranger can make us do: every one of them, in one place.
+
+A stranger is whoever writes a thread, a page, a passage, a reply of a model, a bundle or a request. What an algorithm
+needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. Sizes are in bytes unless a
+sentence says otherwise; a bound is the most that is taken.
+"""
+
+from typing import Final
+
+# Requests to the web
+
+FORM_BYTES: Final = 1 << 20
+"""The body of a request: a form with a whole case fits twenty times."""
+FORM_FIELDS: Final = 1_000
+"""Fields of a form: a case with a hundred criteria has 600."""
+HEADER_BYTES: Final = 32 * 1024
+"""The request line and all headers together; longer ones are refused before anything reads them."""
+QUERY_CHARS: Final = 4_096
+"""What follows `?` in an address: every facet of a table with some values each, a search and a place."""
+CURSOR_CHARS: Final = 1_024
+"""The key of a row after which a table goes on: the longest thread id, a title's beginning, numbers."""
+SEARCH_CHARS: Final = 200
+"""The words of a search in a table."""
+VIEW_CHARS: Final = 2_000
+"""The address of a saved view."""
+VIEW_TITLE_CHARS: Final = 80
+"""The name of a saved view."""
+VIEWS: Final = 100
+"""Saved views of an account."""
+PASSWORD_CHARS: Final = 256
+"""A password: nobody types more, and hashing takes time."""
+COMMENT_CHARS: Final = 2_000
+"""A rater's comment on an item of a study."""
+
+# Pages of the web
+
+MESSAGES_SHOWN: Final = 50
+"""Messages of a thread on a page of it."""
+MESSAGE_CHARS_SHOWN: Final = 20_000
+"""Characters of a message on the page of its thread; the rest is on pages of its own."""
+THREAD_CHARS_SHOWN: Final = 100_000
+"""Characters of all messages on a page of a thread; what goes beyond is cut as a long message is."""
+HELD_SHOWN: Final = 100
+"""Held cases on the review desk."""
+CHANGES_SHOWN: Final = 100
+"""Cases of each kind that the difference of two snapshots lists."""
