@@ -1,8 +1,8 @@
 """Bounds on what a stranger may send, and on what a stranger can make us do: every one of them, in one place.
 
-A stranger is whoever writes a thread, a page, a passage, a reply of a model, a bundle or a request. What an algorithm
-needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. Sizes are in bytes unless a
-sentence says otherwise; a bound is the most that is taken.
+A stranger is whoever writes a thread, a page, a passage, a reply of a model, a bundle or a request. What an
+algorithm needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. A bound is the
+most that is taken; its name says of what, bytes or characters.
 """
 
 from typing import Final
