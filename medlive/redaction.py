@@ -44,7 +44,7 @@ def remember(secret: str) -> None:
 
 
 def hide_known(text: str) -> str:
-    """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimal digits write them."""
+    """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimals write them."""
     names = (name for name in os.environ if name.upper().endswith(_ENDINGS) and name not in _FOLDERS)
     values = {os.environ.get(name, "") for name in names}
     named = {value for value in values if len(value) >= _SHORTEST}
@@ -72,8 +72,8 @@ class _Forms(NamedTuple):
 def _forms(secret: str) -> _Forms:
     """The forms of a secret.
 
-    Base64 writes three bytes as four characters, so that a secret in a longer text is written in one of three ways,
-    whose first and last characters hold bits of its neighbours and are hidden with them.
+    Base64 writes three bytes as four characters, so that a secret in a longer text is written in one of three
+    ways, whose first and last characters hold bits of its neighbours and are hidden with them.
     """
     data = secret.encode("utf-8", "surrogatepass")
     encoded = []
