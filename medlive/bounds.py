@@ -1,8 +1,8 @@
 """Bounds on what a stranger may send, and on what a stranger can make us do: every one of them, in one place.
 
 A stranger is whoever writes a thread, a page, a passage, a reply of a model, a bundle or a request. What an
-algorithm needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. A bound is the
-most that is taken; its name says of what, bytes or characters.
+algorithm needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. A bound is
+the most that is taken; its name says of what, bytes or characters.
 """
 
 from typing import Final
@@ -11,14 +11,14 @@ from typing import Final
 
 FORM_BYTES: Final = 1 << 20
 """The body of a request: a form with a whole case fits twenty times."""
-FORM_FIELDS: Final = 1_000
-"""Fields of a form: a case with a hundred criteria has 600."""
 HEADER_BYTES: Final = 32 * 1024
 """The request line and all headers together; longer ones are refused before anything reads them."""
-QUERY_CHARS: Final = 4_096
+QUERY_BYTES: Final = 8_192
 """What follows `?` in an address: every facet of a table with some values each, a search and a place."""
-CURSOR_CHARS: Final = 1_024
-"""The key of a row after which a table goes on: the longest thread id, a title's beginning, numbers."""
+BACK_CHARS: Final = 2_000
+"""An address that a page, a form or a sign-in leads back to; of a longer one the query is left out."""
+CURSOR_CHARS: Final = 200
+"""The key of a row after which a table goes on: a moment or a version, and numbers."""
 SEARCH_CHARS: Final = 200
 """The words of a search in a table."""
 VIEW_CHARS: Final = 2_000

@@ -11,6 +11,7 @@ from typing import Final
 
 import numpy as np
 
+from medlive.bounds import COMMENT_CHARS
 from medlive.db import studies
 from medlive.db.accounts import list_accounts
 from medlive.db.audit_log import record
@@ -35,7 +36,6 @@ ASPECTS_OF = {
 }
 SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
 """The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
-_MOST_COMMENT = 2_000
 _MOST_SEED = 2**31 - 1
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
@@ -203,8 +203,8 @@ async def rate(database: Database, study: Study, rater: str, position: int, rati
         values = SCALES[item.aspect]
         if rating not in ("", *map(str, range(values))):
             raise UsageError(f"a rating of this is a whole number from 0 to {values - 1}")
-        if len(comment) > _MOST_COMMENT:
-            raise UsageError(f"a comment has at most {_MOST_COMMENT:,} characters")
+        if len(comment) > COMMENT_CHARS:
+            raise UsageError(f"a comment has at most {COMMENT_CHARS:,} characters")
         if study.closed_at is not None:
             raise CheckFailed(f"study {study.name} is closed")
         if rater not in study.raters and (results is None or item not in [d.item for d in results.disagreements]):

@@ -102,7 +102,7 @@ async def show_invitation(request: Request, site: SiteOf, token: str) -> Respons
 async def accept(request: Request, site: SiteOf, token: str, password: Text = "", again: Text = "") -> Response:
     """Set the password and sign in; the link ends with it."""
     account = await _invited(site, token)
-    if fault := passwords.fault_of(password, again):
+    if fault := passwords.fault_of(password, again, account.name):
         return render(request, InvitationPage(account.name, fault), 422)
     hashed = await passwords.hash_password(password)
     async with site.database.begin() as session:
@@ -127,7 +127,7 @@ async def change_password(
     if isinstance(checked, _Refusal):
         text = checked.text if checked.retry_after else "This is not the current password."
         return render(request, AccountPage(account, current_error=text), checked.status)
-    if fault := passwords.fault_of(password, again):
+    if fault := passwords.fault_of(password, again, account.name):
         return render(request, AccountPage(account, error=fault), 422)
     hashed = await passwords.hash_password(password)
     async with site.database.begin() as session:

@@ -10,6 +10,7 @@ from urllib.parse import quote
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.bounds import CHANGES_SHOWN
 from medlive.clock import now
 from medlive.db.release.downloads import count_download, list_downloads, total_downloads
 from medlive.db.runs import list_evaluations
@@ -24,7 +25,7 @@ from medlive.web.downloads import api
 from medlive.web.downloads.card import card_html
 from medlive.web.downloads.catalog import load_public_errata, totals_of
 from medlive.web.downloads.files import send_file
-from medlive.web.downloads.find import MOST_LISTED, TheCatalog, TheSite, find_diff, find_shown
+from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import load_leaderboard
 from medlive.web.downloads.pages import (
     ApiPage,
@@ -35,6 +36,7 @@ from medlive.web.downloads.pages import (
     SnapshotPage,
 )
 from medlive.web.pages import render
+from medlive.web.requests import site_address
 from medlive.web.site import Room, Section, Site
 
 _REPORT_POLICY: Final = "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
@@ -42,10 +44,6 @@ _REPORT_POLICY: Final = "frame-ancestors 'none'; sandbox allow-scripts allow-dow
 
 router: Final = APIRouter(include_in_schema=False)
 _READ: Final = ["GET", "HEAD"]
-
-
-def _address(request: Request) -> str:
-    return str(request.base_url).rstrip("/")
 
 
 @router.api_route("/", methods=_READ)
@@ -57,7 +55,7 @@ async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Respons
         week = sum(row.count for row in await list_downloads(session, today - timedelta(days=6)))
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    return render(request, IndexPage(catalog.snapshots, latest, _address(request), key, total, week))
+    return render(request, IndexPage(catalog.snapshots, latest, site_address(request), key, total, week))
 
 
 @router.api_route("/index.html", methods=_READ)
@@ -115,7 +113,7 @@ async def diff(request: Request, catalog: TheCatalog, old: str = "", new: str = 
     """What changed between two snapshots."""
     found = await find_diff(catalog, old, new) if old and new else None
     versions = [shown.version for shown in catalog.given_out]
-    return render(request, DiffPage(versions, old, new, found, MOST_LISTED))
+    return render(request, DiffPage(versions, old, new, found, CHANGES_SHOWN))
 
 
 @router.api_route("/leaderboard", methods=_READ)
@@ -159,7 +157,7 @@ async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCa
     card = await asyncio.to_thread((shown.folder / "README.md").read_text, "utf-8")
     page = SnapshotPage(
         shown=shown,
-        address=_address(request),
+        address=site_address(request),
         parent=parent if parent is not None and (found := catalog.find(parent)) and not found.withdrawn else None,
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
@@ -194,7 +192,7 @@ async def _count(site: Site, version: str, name: str) -> None:
 @router.api_route("/api", methods=_READ)
 async def api_page(request: Request) -> Response:
     """The routes of the JSON API."""
-    return render(request, ApiPage(request.app.openapi()["paths"], _address(request)))
+    return render(request, ApiPage(request.app.openapi()["paths"], site_address(request)))
 
 
 _router: Final = APIRouter()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.bounds import HELD_SHOWN
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
@@ -34,7 +35,6 @@ Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
 Admin = Annotated[Account, Depends(require(Role.ADMIN))]
 Text = Annotated[str, Form()]
 
-MOST_HELD: Final = 100  # Held cases on the desk
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
         (2, "coherent and a real clinical question"), (1, "with small faults"), (0, "neither"),
@@ -109,11 +109,11 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
         shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
-        held, disputes = await list_held(session, limit=MOST_HELD + 1), await list_disputes(session)
+        held, disputes = await list_held(session, limit=HELD_SHOWN + 1), await list_disputes(session)
         quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
         runs = tuple(await list_evaluations(session)) if is_admin else ()
     page = DeskPage(
-        tuple(shown), tuple(held[:MOST_HELD]), len(held) > MOST_HELD, tuple(disputes), quarantined, account,
+        tuple(shown), tuple(held[:HELD_SHOWN]), len(held) > HELD_SHOWN, tuple(disputes), quarantined, account,
         is_admin, runs,
     )  # fmt: skip
     return render(request, page)
