@@ -36,10 +36,14 @@ COMMENT_CHARS: Final = 2_000
 
 MESSAGES_SHOWN: Final = 50
 """Messages of a thread on a page of it."""
-MESSAGE_CHARS_SHOWN: Final = 20_000
-"""Characters of a message on the page of its thread; the rest is on pages of its own."""
-THREAD_CHARS_SHOWN: Final = 100_000
-"""Characters of all messages on a page of a thread; what goes beyond is cut as a long message is."""
+MESSAGE_CHARS_SHOWN: Final = 8_000
+"""Characters of a message on a page; the rest is on pages of its own."""
+TITLE_CHARS_SHOWN: Final = 1_000
+"""Characters of a thread's title on a page or in a list."""
+REPLY_CHARS_SHOWN: Final = 20_000
+"""Characters of a model's reply beside the thread that it is about."""
+REQUEST_CHARS_SHOWN: Final = 200_000
+"""Characters of each text of a request to a model, on its own page."""
 HELD_SHOWN: Final = 100
 """Held cases on the review desk."""
 CHANGES_SHOWN: Final = 100

@@ -13,7 +13,7 @@ from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
-from medlive.bounds import BACK_CHARS
+from medlive.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.db.accounts import Account
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
@@ -158,7 +158,11 @@ TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-TEMPLATES.globals["static_url"] = static_url
+TEMPLATES.globals |= {
+    "static_url": static_url,
+    "most_of_reply": REPLY_CHARS_SHOWN,
+    "most_of_request": REQUEST_CHARS_SHOWN,
+}
 TEMPLATES.filters |= {
     "moment": _moment, "size": _size, "number": lambda value: f"{value:,}", "label": _label, "badge": _badge,
     "value": _value,

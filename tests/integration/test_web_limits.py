@@ -14,8 +14,6 @@ from medlive.web.site import Site
 from tests.support.scripted import THREAD
 from tests.support.web import Browser, add_account, served, session_of, site_of
 
-pytestmark = pytest.mark.security
-
 
 @pytest.fixture
 async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:

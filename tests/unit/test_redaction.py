@@ -38,7 +38,6 @@ def test_a_known_secret_is_hidden_wherever_it_stands(key: str, form: str) -> Non
             assert written not in hide_secrets(form.format(written))
 
 
-@pytest.mark.security
 @given(key=keys, before=st.binary(max_size=4), after=st.binary(max_size=4))
 def test_a_known_secret_is_hidden_as_base64_and_hexadecimal_digits_too(
     key: str, before: bytes, after: bytes

@@ -267,7 +267,7 @@ def is_latest() -> ColumnElement[bool]:
 
 async def _stored(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
     def stored(row: Any) -> StoredThread:
-        thread = read(Thread, row, messages=tuple(map(_message, row.messages)))
+        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
 
     found = await session.execute(_STORED, {"pks": list(revision_pks)})
@@ -326,7 +326,8 @@ def _message_json(message: Message) -> dict[str, Any]:
     return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
-def _message(value: dict[str, Any]) -> Message:
+def message_of(value: dict[str, Any]) -> Message:
+    """The message that a row holds as JSON."""
     moment = value["posted_at"]
     return Message(
         **value

@@ -103,7 +103,6 @@ def _has_no_power(line: str) -> bool:
     return line.isprintable() and not line.startswith("error: forged")
 
 
-@pytest.mark.security
 @pytest.mark.parametrize("verbose", [False, True])
 def test_no_line_moves_the_cursor_or_is_forged(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
     logs.configure(verbose=verbose)
@@ -113,7 +112,6 @@ def test_no_line_moves_the_cursor_or_is_forged(capsys: pytest.CaptureFixture[str
     assert shown.count("evil") >= 5
 
 
-@pytest.mark.security
 def test_json_lines_hold_a_strangers_text_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     logs.configure(as_json=True)
     _log_hostile()

@@ -4,8 +4,6 @@ import pytest
 
 from medlive.web.accounts.passwords import fault_of
 
-pytestmark = pytest.mark.security
-
 
 @pytest.mark.parametrize(
     "password",
