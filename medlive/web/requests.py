@@ -1,7 +1,6 @@
 """What every request is held to before a page is looked for: its host, and how long address and headers are."""
 
 import re
-from collections.abc import Iterable
 from typing import Final
 from urllib.parse import urlsplit
 
@@ -74,9 +73,9 @@ def _configured(settings: WebSection) -> frozenset[str]:
     return frozenset(host.lower() for host in (urlsplit(settings.base_url).netloc, *settings.hosts))
 
 
-def _bound_to(scope: Scope) -> Iterable[str]:
+def _bound_to(scope: Scope) -> frozenset[str]:
     server, told = scope.get("server"), getattr(scope["app"].state, "listens_on", "")
-    return {_bracketed(name.lower()) for name in (server[0] if server else "", told) if name}
+    return frozenset(_bracketed(name.lower()) for name in (server[0] if server else "", told) if name)
 
 
 def _name(host: str) -> str:

@@ -41,7 +41,7 @@ MOST_COUNTED: Final = 2_000
 WEEKS_COUNTED: Final = 13
 _FEW: Final = 50_000  # Rows that are looked through
 _EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of partial indexes are
-_KEY: Final = re.compile(r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, (?=["0-9-])|(?=\])))*+\]')
+_KEY: Final = re.compile(r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, ?(?=["0-9-])|(?=\])))*+\]')
 """The key of a row: a JSON list of whole numbers and of texts without escapes."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 

@@ -98,7 +98,7 @@ class RevisionStep:
 class ModelResults:
     """How models did on the case."""
 
-    withheld: bool = False  # Whether the account rates in a study, which is blind
+    withheld: bool = False  # Whether the account rates in a study, or people check verdicts on the case blind
     reading: bool = False  # Whether some are still being read
     tables: Sequence["RubricResults"] = ()
     problems: Sequence[tuple[str, str]] = ()  # Name, and why it is not shown

@@ -15,7 +15,7 @@ from medlive.db.audit.details import CaseRevision, find_replies, list_membership
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
-from medlive.db.studies import has_open_study
+from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
 from medlive.web.acts.actions import case_actions, thread_actions
@@ -99,7 +99,7 @@ async def load_thread_page(
 
 async def _results(request: Request, session: Session, account: Account, case_id: str) -> ModelResults:
     """How models did on a case, by what was read before and what can be read in `PATIENCE_S`."""
-    if await has_open_study(session, account.name):
+    if await has_open_study(session, account.name) or await is_checked_blind(session, case_id):
         return ModelResults(withheld=True)
     state = request.app.state
     if not hasattr(state, "results"):

@@ -123,7 +123,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
 async def begin(
     site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
     sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "", run: Text = "",
-    judges: Text = "",
+    judges: Text = "", keep_reports: Text = "",
 ) -> Response:  # fmt: skip
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -139,7 +139,9 @@ async def begin(
         adjudicator.strip() or None, account.name, datetime.now(UTC), None,
     )  # fmt: skip
     try:
-        await start_study(site.database, study, size, tuple(judges.split()))
+        await start_study(
+            site.database, site.settings, study, size, tuple(judges.split()), keep_reports=bool(keep_reports)
+        )
     except MedliveError as error:
         raise HTTPException(422, error.message) from error
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
@@ -235,8 +237,11 @@ async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = Fa
     text = io.StringIO()
     writer = csv.writer(text)
     is_check = study.kind is StudyKind.GRADER_CHECK
-    writer.writerow(["item", "rater", "met" if is_check else "rating"])
-    writer.writerows([r.item, r.rater, "" if r.rating is None else r.rating] for r in found if r.rater in people)
+    how = [study.blinding.value] if is_check else []
+    writer.writerow(["item", "rater", "met" if is_check else "rating", *(["blinding"] if is_check else [])])
+    for given in found:
+        if given.rater in people:
+            writer.writerow([given.item, given.rater, "" if given.rating is None else given.rating, *how])
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"', "Cache-Control": "no-store"}
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
 
