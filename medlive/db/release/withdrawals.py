@@ -223,7 +223,7 @@ async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
         return Errata()
     versions = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.FROZEN)
     if public:
-        versions = versions.where(SnapshotRow.publishable)
+        versions = versions.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
     members = await _members(session, frozen)
     criteria = await _criteria_of_withdrawn(session)
