@@ -22,6 +22,7 @@ class Stretch:
     total: int
     before: str | None  # Addresses; None: there are none
     after: str | None
+    around: str | None = None  # Of the page that shows this with its neighbours
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +51,8 @@ def messages_shown(request: Request, place: Place, thread: Mapping[str, Any]) ->
     last = first + len(shown)
     page = first // MESSAGES_SHOWN + 1
     if place.message is not None:  # Back to the page that holds it
-        return Stretch(first + 1, last, thread["total"], _address(request, page=page), None)
+        around = _address(request, page=page)
+        return Stretch(first + 1, last, thread["total"], before=None, after=None, around=around)
     return Stretch(
         first=first + 1 if shown else 0,
         last=last,
