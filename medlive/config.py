@@ -227,6 +227,8 @@ class WebSection(_Section):
 
     base_url: Annotated[str, Field(pattern=r"^https?://[^/?#]+$")] = "http://127.0.0.1:8080"
     """The address as browsers see it: links of invitations begin with it, and https makes cookies secure."""
+    hosts: tuple[Annotated[str, Field(pattern=r"^(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?$")], ...] = ()
+    """Further names by which people reach the site, as `medlive.example`; requests for others are refused."""
     trusted_proxies: tuple[IPvAnyNetwork, ...] = ()
     """Addresses of proxies whose X-Forwarded-For and X-Forwarded-Proto are believed; none unless named."""
     results: tuple[Path, ...] = ()

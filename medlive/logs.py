@@ -1,9 +1,11 @@
 """Logs: Python's standard logging, rendered by structlog to stderr, for people or as JSON lines.
 
 A module logs through `logging.getLogger(__name__)` and configures nothing. `bound(thread=…)` adds ids to every
-line that is logged inside it, those of libraries too. Every line loses its secrets last.
+line that is logged inside it, those of libraries too. Nothing in a line moves the cursor or forges another line,
+whoever wrote it; every line loses its secrets last.
 """
 
+import json
 import logging
 import sys
 from typing import Final, TextIO
@@ -14,6 +16,7 @@ from structlog.processors import JSONRenderer, TimeStamper, format_exc_info
 from structlog.stdlib import ProcessorFormatter, add_log_level, add_logger_name
 from structlog.typing import EventDict, WrappedLogger
 
+from medlive.printable import printable, printable_lines
 from medlive.redaction import hide_secrets
 
 __all__ = ["REMARKS", "bound", "configure", "for_people", "report_error"]
@@ -65,7 +68,7 @@ def configure(
             processors=[
                 ProcessorFormatter.remove_processors_meta,
                 *(
-                    [TimeStamper(fmt="iso"), JSONRenderer(ensure_ascii=False, default=str)]
+                    [TimeStamper(fmt="iso"), JSONRenderer(ensure_ascii=False, default=str), _escape_rest]
                     if as_json
                     else [_text_with_traces if own <= logging.DEBUG else _text]
                 ),
@@ -94,18 +97,39 @@ def report_error(message: str, hint: str | None = None) -> None:
 
 
 def _text(logger: WrappedLogger, name: str, event: EventDict, *, traces: bool = False) -> str:
-    """A remark unchanged, an error with its hint below, any other line with its level, logger and ids."""
-    text, level, source = (str(event.pop(key)) for key in ("event", "level", "logger"))
+    """A remark as it is, an error with its hint below, any other line with its level, logger and ids.
+
+    Each value is made printable by itself. Lines below the first, of traces and hints, are indented, so that none
+    of them can be taken for a line of the log.
+    """
+    text, level, source = (printable(str(event.pop(key))) for key in ("event", "level", "logger"))
     hint, raised = event.pop("hint", None), str(event.pop("exception", ""))
     if source != REMARKS.name:
-        ids = "".join(f" {key}={value}" for key, value in sorted(event.items()))
+        ids = "".join(f" {printable(key)}={printable(str(value))}" for key, value in sorted(event.items()))
         text = f"{level}: {source}: {text}{ids}"
     elif level != "info":
         text = f"{level}: {text}"
     if raised:
-        text += f"\n{raised}" if traces else f": {raised.splitlines()[-1]}"
-    return f"{text}\n  {hint}" if hint else text
+        text += f"\n{_indented(raised)}" if traces else f": {printable(_last_line(raised))}"
+    return f"{text}\n{_indented(str(hint))}" if hint else text
 
 
 def _text_with_traces(logger: WrappedLogger, name: str, event: EventDict) -> str:
     return _text(logger, name, event, traces=True)
+
+
+def _indented(text: str) -> str:
+    return "  " + printable_lines(text).replace("\n", "\n  ")
+
+
+def _last_line(text: str) -> str:
+    return text.rstrip("\n").rpartition("\n")[2]
+
+
+def _escape_rest(logger: WrappedLogger, name: str, line: str) -> str:
+    """Escape what JSON leaves as it is: C1 controls, line ends of Unicode, marks that turn the direction round."""
+    return line if line.isprintable() else "".join(map(_escaped, line))
+
+
+def _escaped(character: str) -> str:
+    return character if character.isprintable() else json.dumps(character)[1:-1]

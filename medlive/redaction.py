@@ -7,7 +7,9 @@ endpoints lose the known secrets as they arrive.
 
 import os
 import re
-from typing import Final
+from base64 import b64encode
+from functools import lru_cache
+from typing import Final, NamedTuple
 from urllib.parse import quote, quote_plus
 
 HIDDEN: Final = "***"
@@ -16,6 +18,8 @@ _SHORTEST: Final = 8
 _ENDINGS: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "PWD")
 _FOLDERS: Final = ("PWD", "OLDPWD")
 """A shell's names for folders; hidden, they would take the paths out of messages."""
+_BASE64: Final = {"+": r"(?:[+-]|%2[Bb])", "/": r"(?:[/_]|\\/|%2[Ff])"}
+"""The characters that base64, its form for URLs and an encoded URL write differently."""
 _REMEMBERED: Final[set[str]] = set()
 _PATTERNS: Final = (
     # To the last @ of the word: a password that was not escaped may hold one, and a slash.
@@ -40,15 +44,56 @@ def remember(secret: str) -> None:
 
 
 def hide_known(text: str) -> str:
-    """The text without the known secrets, as they are or as a URL or JSON writes them."""
+    """The text without the known secrets, as they are or as URLs, JSON, base64 or hexadecimals write them."""
     names = (name for name in os.environ if name.upper().endswith(_ENDINGS) and name not in _FOLDERS)
     values = {os.environ.get(name, "") for name in names}
     named = {value for value in values if len(value) >= _SHORTEST}
     # The longest first: one secret may begin with another.
     for secret in sorted(named | _REMEMBERED, key=len, reverse=True):
-        for form in (secret, quote(secret, safe=""), quote_plus(secret), secret.replace("/", r"\/")):
+        forms = _forms(secret)
+        for form in forms.plain:
             text = text.replace(form, HIDDEN)
+        text = forms.hexadecimal.sub(HIDDEN, text)
+        for probe, pattern in forms.base64:
+            if probe in text:
+                text = pattern.sub(HIDDEN, text)
     return text
+
+
+class _Forms(NamedTuple):
+    """How a secret may be written."""
+
+    plain: tuple[str, ...]
+    hexadecimal: re.Pattern[str]
+    base64: tuple[tuple[str, re.Pattern[str]], ...]  # Each with a part of it that is searched for first
+
+
+@lru_cache(maxsize=256)
+def _forms(secret: str) -> _Forms:
+    """The forms of a secret.
+
+    Base64 writes three bytes as four characters, so that a secret in a longer text is written in one of three
+    ways, whose first and last characters hold bits of its neighbours and are hidden with them.
+    """
+    data = secret.encode("utf-8", "surrogatepass")
+    encoded = []
+    for before in range(3):
+        written = b64encode(bytes(before) + data).decode("ascii")
+        first, last = (before * 4 + 2) // 3, (before + len(data)) * 4 // 3  # Characters of the secret alone
+        core = written[first:last]
+        pattern = "".join(_BASE64.get(c, c) for c in core)
+        whole = f"[A-Za-z0-9+/_-]{{0,{1 if before else 0}}}{pattern}[A-Za-z0-9+/_-]?(?:=|%3[Dd]){{0,2}}"
+        encoded.append((max(re.split("[+/]", core), key=len), re.compile(whole)))
+    return _Forms(
+        plain=(
+            secret,
+            quote(secret, safe="", errors="replace"),
+            quote_plus(secret, errors="replace"),
+            secret.replace("/", r"\/"),
+        ),
+        hexadecimal=re.compile(data.hex(), re.IGNORECASE),
+        base64=tuple(encoded),
+    )
 
 
 def hide_secrets(text: str) -> str:

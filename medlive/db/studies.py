@@ -4,6 +4,7 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from sqlalchemy import any_, exists, func, insert, or_, select, tuple_, update
 from sqlalchemy.dialects.postgresql import distinct_on
@@ -13,7 +14,7 @@ from medlive.curation.model import CaseText
 from medlive.db.curation.cases import is_latest_case
 from medlive.db.mapping import insert_rows, read, row_of
 from medlive.db.session import Session
-from medlive.db.tables.people import Stratum, StudyItemRow, StudyKind, StudyRatingRow, StudyRow
+from medlive.db.tables.people import Blinding, Stratum, StudyItemRow, StudyKind, StudyRatingRow, StudyRow
 from medlive.db.tables.release import CaseRevisionRow, CaseRow, CaseStatus, CriterionRow, SnapshotMemberRow
 from medlive.errors import UsageError
 
@@ -37,6 +38,7 @@ class Study:
     against: str | None = (
         None  # The judge who decided every item otherwise than `grader`; None: not chosen by that
     )
+    blinding: Blinding = Blinding.BLIND
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,6 +125,32 @@ async def has_open_study(session: Session, account: str) -> bool:
     row = StudyRow
     taking_part = or_(any_(row.raters) == account, row.adjudicator == account)
     return bool(await session.scalar(select(exists().where(row.closed_at.is_(None), taking_part))))
+
+
+async def blind_versions(session: Session) -> frozenset[str]:
+    """The snapshots that hold a case whose verdicts people check blind now: no report on them may be shown."""
+    member, item = SnapshotMemberRow, StudyItemRow
+    held = select(member.version).where(member.case_id.in_(select(item.case_id).where(item.study.in_(_blind()))))
+    return frozenset(await session.scalars(held.distinct()))
+
+
+async def is_checked_blind(session: Session, case_id: str) -> bool:
+    """Whether people check the verdicts on a case blind now."""
+    row = StudyItemRow
+    return bool(await session.scalar(select(exists().where(row.case_id == case_id, row.study.in_(_blind())))))
+
+
+def _blind() -> Any:
+    row = StudyRow
+    return select(row.name).where(
+        row.kind == StudyKind.GRADER_CHECK, row.closed_at.is_(None), row.blinding != Blinding.OPEN
+    )
+
+
+async def versions_of(session: Session, case_ids: Collection[str]) -> frozenset[str]:
+    """The snapshots that hold one of these cases."""
+    member = SnapshotMemberRow
+    return frozenset(await session.scalars(select(member.version).where(member.case_id.in_(case_ids)).distinct()))
 
 
 async def close_study(session: Session, name: str) -> bool:

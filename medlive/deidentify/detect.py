@@ -134,14 +134,21 @@ def redact(text: str, language: str | None) -> str:
 
     Repeats until nothing is found: replacing one may expose the next ("Dr. SmithDr. Jones").
     """
+    return redact_part(text, language, 0, len(text))
+
+
+def redact_part(text: str, language: str | None, start: int, end: int) -> str:
+    """Redact `text[start:end]` as it reads in the whole text: an identifier over an end is replaced as a whole."""
     for _ in range(_ROUNDS):
-        found = find_identifiers(text, language)
+        found = [i for i in find_identifiers(text, language) if i.end > start and i.start < end]
         if not found:
             break
         parts: list[str] = []
-        at = 0
+        at = start = min(start, found[0].start)
+        end = max(end, found[-1].end)
         for identifier in found:
             parts += [text[at : identifier.start], f"[{identifier.kind.value}]"]
             at = identifier.end
-        text = "".join([*parts, text[at:]])
-    return text
+        part = "".join([*parts, text[at:end]])
+        text, end = text[:start] + part + text[end:], start + len(part)
+    return text[start:end]

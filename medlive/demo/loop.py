@@ -31,7 +31,7 @@ from medlive.service.curation.curate import run_curation
 from medlive.service.database import open_database
 from medlive.service.evaluations import record_evaluations
 from medlive.service.harvest.harvest import HarvestResult, harvest_source
-from medlive.service.paths import index_path, runs_path
+from medlive.service.paths import index_path, report_path, runs_path
 from medlive.service.release.freeze import FreezeResult, freeze
 from medlive.service.wiring import CURATION_ROLES, build_engine, open_endpoint, serve_rules
 from medlive.snapshot.verify.run import verify_snapshot
@@ -197,5 +197,5 @@ async def _evaluate(settings: Settings, done: DemoResult) -> None:
 async def _report(settings: Settings, done: DemoResult) -> None:
     assert done.scores is not None
     assert done.frozen is not None
-    out = settings.home / "reports" / done.frozen.version
+    out = report_path(settings, done.frozen.version)
     done.report = (await asyncio.to_thread(write_report, done.scores, out)).page

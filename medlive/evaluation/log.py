@@ -7,17 +7,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Final, TypeVar
+from typing import IO, Any, TypeVar
 
 from pydantic_core import from_json
 
+from medlive.bounds import LOG_LINE_BYTES
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull
 from medlive.integrity.lock import exclusive
 
 T = TypeVar("T")
-
-MOST_LINE: Final = 256 * 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -43,7 +42,7 @@ def rows_of(path: Path, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
         return
     try:
         with path.open("rb") as handle:
-            for number, data in enumerate(iter(lambda: handle.readline(MOST_LINE), b""), start=1):
+            for number, data in enumerate(iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1):
                 if (row := _parse(data, lines, number)) is not None:
                     yield number, row
     except OSError as exc:

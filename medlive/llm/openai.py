@@ -20,6 +20,7 @@ import httpx2
 from pydantic import SecretStr
 from yarl import URL
 
+from medlive.bounds import ENDPOINT_BODY_BYTES, ENDPOINT_WAIT_S
 from medlive.clock import parse_retry_after
 from medlive.digest import canonical_json
 from medlive.errors import CallerRefused, ConfigError, EndpointUnavailable, RequestRefused
@@ -45,8 +46,6 @@ from medlive.redaction import hide_known, hide_secrets, remember
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
-MAX_BODY_BYTES: Final = 4 * 1024 * 1024  # Most bytes of an answer that are read
-PATIENCE_S: Final = 120.0  # The longest Retry-After that is waited for; past it the endpoint counts as unavailable
 MAX_BACKOFF_S: Final = 8.0
 RULES_MODEL: Final = "rules"
 """Model ids that start so are the rules engine behind HTTP; what it makes is labelled as the rules engine's."""
@@ -272,7 +271,7 @@ class OpenAIEngine:
             # Turned away while others were served is waiting in line: the limit was lowered for it.
             turned_away = trouble.ended is Ended.LIMITED and self._limiter.answered > served
             in_line = turned_away and spared < MOST_SPARED
-            if trouble.patience > PATIENCE_S or not (in_line or attempt <= self._max_retries):
+            if trouble.patience > ENDPOINT_WAIT_S or not (in_line or attempt <= self._max_retries):
                 raise self._unavailable(trouble, attempt)
             await self._wait(trouble.retry_after, 1 if in_line else attempt)
             if not in_line:
@@ -293,7 +292,7 @@ class OpenAIEngine:
 
     def _unavailable(self, trouble: _TroubleError, attempts: int) -> EndpointUnavailable:
         patience = trouble.patience
-        cause = trouble.cause + (f"; asks to wait {patience:.0f} s" if patience > PATIENCE_S else "")
+        cause = trouble.cause + (f"; asks to wait {patience:.0f} s" if patience > ENDPOINT_WAIT_S else "")
         hint = "Check that the endpoint is up and reachable; what failed is tried again with the next run."
         if trouble.cause == _PAGE:
             hint = (
@@ -376,8 +375,8 @@ class OpenAIEngine:
             raw = bytearray()
             while part := await response.content.readany():
                 raw += part
-                if len(raw) > MAX_BODY_BYTES:
-                    raise _TroubleError(f"the answer is longer than {MAX_BODY_BYTES} bytes")
+                if len(raw) > ENDPOINT_BODY_BYTES:
+                    raise _TroubleError(f"the answer is longer than {ENDPOINT_BODY_BYTES} bytes")
             kept = hide_known(raw.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
             return response.status, response.headers, kept
 

@@ -13,9 +13,8 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from medlive.bounds import REPLY_CHARS
 from medlive.text.neutral import neutralise
-
-MOST_REPLY: Final = 1_000_000  # Characters; a longer reply is none of our tasks'
 
 LONGEST_REFUSAL: Final = 2000
 """Characters of the longest text that is taken for a refusal: models that refuse are brief."""
@@ -46,8 +45,8 @@ def read_object(text: str, inputs: Mapping[str, Any] | None = None) -> Any:
     taken out of strings, since no database row can hold them. Raises NoObject, or another ValueError that says
     what is ambiguous.
     """
-    if len(text) > MOST_REPLY:
-        raise ValueError(f"the reply is longer than {MOST_REPLY} characters")
+    if len(text) > REPLY_CHARS:
+        raise ValueError(f"the reply is longer than {REPLY_CHARS} characters")
     try:
         return _read(text.strip("\ufeff \t\r\n"), inputs)
     except RecursionError as exc:

@@ -19,7 +19,7 @@ from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
 from medlive.snapshot.describe.feed import FEED, INDEX, LATEST, Place, Release, feed_xml, index_html, latest_json
-from medlive.snapshot.errata import ERRATA, load_errata, parse_errata
+from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, load_errata, parse_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
@@ -43,6 +43,8 @@ class PreparedRelease:
     sums: Mapping[str, FileEntry]  # Every file, with SHA256SUMS and the signature
     errata: Mapping[str, bytes]
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
+    kept_back: frozenset[tuple[int, str]] = frozenset()
+    """The keys of errata that are here and not published: of snapshots that are not publishable."""
 
     @property
     def digest(self) -> str:
@@ -94,7 +96,8 @@ def prepare_release(folder: Path, public_key: PublicKey | None = None) -> Prepar
     manifest = _verified(folder, public_key)
     others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
     entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
-    return PreparedRelease(folder, manifest, entries, _errata(folder.parent, public_key or _key_of(manifest)))
+    errata = _errata(folder.parent, public_key or _key_of(manifest))
+    return PreparedRelease(folder, manifest, entries, errata, _kept_back(folder.parent, errata))
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
@@ -259,16 +262,23 @@ def _key_of(manifest: Manifest) -> PublicKey | None:
 
 
 def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
-    """Return the errata beside the snapshot, and their signature."""
-    if not (folder / ERRATA).exists():
+    """Return the errata beside the snapshot and their signature, of publishable snapshots where there are both."""
+    path = next((folder / name for name in (PUBLIC_ERRATA, ERRATA) if (folder / name).exists()), None)
+    if path is None:
         return {}
     try:
-        load_errata(folder / ERRATA, public_key=key)
+        load_errata(path, public_key=key)
     except (BadInput, CheckFailed) as exc:
         hint = "write them again with the key that signs the releases"
         raise CheckFailed(exc.message, hint=hint) from exc
-    paths = (folder / ERRATA, folder / ERRATA_SIGNATURE)
-    return {path.name: path.read_bytes() for path in paths if path.exists()}
+    files = {ERRATA: path, ERRATA_SIGNATURE: path.with_name(f"{path.name}.minisig")}
+    return {name: file.read_bytes() for name, file in files.items() if file.exists()}
+
+
+def _kept_back(folder: Path, errata: Mapping[str, bytes]) -> frozenset[tuple[int, str]]:
+    if ERRATA not in errata or not (folder / ERRATA).exists():
+        return frozenset()
+    return load_errata(folder / ERRATA).keys - parse_errata(errata[ERRATA]).keys
 
 
 def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
@@ -280,7 +290,9 @@ def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str
     if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
         return
     theirs = parse_errata(published, f"{ERRATA} in {where}").keys
-    if lost := sorted(number for number, _ in theirs - parse_errata(prepared.errata[ERRATA]).keys):
+    if lost := sorted(
+        number for number, _ in theirs - parse_errata(prepared.errata[ERRATA]).keys - prepared.kept_back
+    ):
         raise CheckFailed(
             f"{ERRATA} in {where} has entries that ours lack: {', '.join(map(str, lost[:8]))}",
             hint="errata are never removed: publish from where they were written",

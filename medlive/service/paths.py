@@ -36,6 +36,11 @@ def runs_path(settings: Settings) -> Path:
     return settings.home / "runs"
 
 
+def report_path(settings: Settings, version: str) -> Path:
+    """The folder of the report on a snapshot, which the site shows to everybody."""
+    return settings.home / "reports" / version
+
+
 def results_paths(settings: Settings) -> tuple[Path, ...]:
     """Where bundles and run folders lie whose results are shown beside cases."""
     return settings.web.results or (runs_path(settings),)

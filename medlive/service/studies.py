@@ -4,13 +4,15 @@ import asyncio
 import random
 import re
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from medlive.bounds import COMMENT_CHARS
+from medlive.config import Settings
 from medlive.db import studies
 from medlive.db.accounts import list_accounts
 from medlive.db.audit_log import record
@@ -18,7 +20,7 @@ from medlive.db.runs import list_evaluations
 from medlive.db.session import Database, Session
 from medlive.db.studies import Candidate, RatedCase, Rating, Study, StudyItem
 from medlive.db.tables.accounts import Role
-from medlive.db.tables.people import Act, Stratum, StudyKind
+from medlive.db.tables.people import Act, Blinding, Stratum, StudyKind
 from medlive.errors import CheckFailed, MedliveError, UsageError
 from medlive.evaluation.agreement.case_ratings import ASPECTS, AspectQuality, Item, aspect_figures, case_items
 from medlive.evaluation.agreement.meta import agreed_codes
@@ -27,6 +29,7 @@ from medlive.evaluation.agreement.settle import two_judges
 from medlive.evaluation.agreement.sheets import items_of
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.evaluation.scoring.graded import GradedRun, load_graded
+from medlive.service.paths import report_path
 
 ASPECTS_OF = {
     StudyKind.CASE_QUALITY: ("narrative_and_query", "advice"),
@@ -35,7 +38,6 @@ ASPECTS_OF = {
 }
 SCALES: Final[Mapping[str, int]] = {**ASPECTS, "verdict": 2}
 """The rated aspects, with the number of values on their scales; a verdict is 1 for met."""
-_MOST_COMMENT = 2_000
 _MOST_SEED = 2**31 - 1
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,63}")
 
@@ -66,11 +68,27 @@ class Results:
         return all(n == self.items for n in self.progress.values())
 
 
-async def start_study(database: Database, study: Study, sample: int, judges: Sequence[str] = ()) -> int:
+async def start_study(
+    database: Database,
+    settings: Settings,
+    study: Study,
+    sample: int,
+    judges: Sequence[str] = (),
+    *,
+    keep_reports: bool = False,
+) -> int:
     """Draw a study's cases and store it; return how many items each rater gets.
 
-    The answers of a grader check are those of a run that `eval score` recorded, and its cases the snapshot's. With
-    two `judges` of the run it asks only about what they decided differently.
+    The answers of a grader check are those of a run that `eval score` recorded, and its cases the snapshot's.
+    While it is open, no report on a snapshot with one of its cases is shown: it would hold the verdicts.
+
+    Args:
+        database: The database.
+        settings: Where reports are.
+        study: What is drawn and who rates.
+        sample: Cases to draw.
+        judges: Two judges of the run, to ask only about what they decided differently.
+        keep_reports: Go on showing the reports that there are; the study is recorded as not blind.
 
     Raises:
         UsageError: If the name is taken or cannot be one, if there are fewer than two raters, an account that may
@@ -105,9 +123,24 @@ async def start_study(database: Database, study: Study, sample: int, judges: Seq
             else _verdicts(run, other, evaluated, revisions)
         )
         items = [replace(item, position=n) for n, item in enumerate(found, 1)]
+        if study.kind is StudyKind.GRADER_CHECK:
+            versions = await studies.versions_of(session, revisions.keys())
+            public = await asyncio.to_thread(_any_report, settings, versions)
+            study = replace(study, blinding=_blinding(public, keep_reports))
         await studies.add_study(session, study, items)
-        await record(session, Act.START_STUDY, f"study:{study.name}", by=study.created_by, items=len(items))
+        details = {"items": len(items), "blinding": study.blinding.value}
+        await record(session, Act.START_STUDY, f"study:{study.name}", by=study.created_by, **details)
     return len(items)
+
+
+def _any_report(settings: Settings, versions: Iterable[str]) -> bool:
+    return any((report_path(settings, version) / "index.html").is_file() for version in versions)
+
+
+def _blinding(public: bool, keep_reports: bool) -> Blinding:
+    if keep_reports:
+        return Blinding.OPEN
+    return Blinding.AFTER_REPORT if public else Blinding.BLIND
 
 
 async def _recorded_run(
@@ -203,8 +236,8 @@ async def rate(database: Database, study: Study, rater: str, position: int, rati
         values = SCALES[item.aspect]
         if rating not in ("", *map(str, range(values))):
             raise UsageError(f"a rating of this is a whole number from 0 to {values - 1}")
-        if len(comment) > _MOST_COMMENT:
-            raise UsageError(f"a comment has at most {_MOST_COMMENT:,} characters")
+        if len(comment) > COMMENT_CHARS:
+            raise UsageError(f"a comment has at most {COMMENT_CHARS:,} characters")
         if study.closed_at is not None:
             raise CheckFailed(f"study {study.name} is closed")
         if rater not in study.raters and (results is None or item not in [d.item for d in results.disagreements]):

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 ERRATA: Final = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""
 SIGNATURE: Final = "errata.json.minisig"
+PUBLIC_ERRATA: Final = "errata-public.json"
+"""The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
 MOST_REASON: Final = 500
 """Characters of a public reason."""
 
@@ -183,34 +185,41 @@ def read_errata(data: bytes, signature: bytes | None, name: str, public_key: "Pu
     return errata
 
 
-def write_errata_file(folder: Path, errata: Errata, sign: Callable[[bytes], str] | None) -> Path:
-    """Write `errata.json` and its signature, each file as a whole; return the path.
+def write_errata_file(
+    folder: Path, errata: Errata, sign: Callable[[bytes], str] | None, name: str = ERRATA
+) -> Path:
+    """Write errata and their signature, each file as a whole; return the path.
 
-    `sign` signs the file's bytes; None removes a signature of other bytes.
+    Args:
+        folder: Where the frozen snapshots are.
+        errata: What the file holds.
+        sign: Signs the file's bytes; None removes a signature of other bytes.
+        name: The file's name there.
 
     Raises:
         BadInput: If the folder cannot be written.
     """
-    path, data = folder / ERRATA, errata.text().encode("utf-8")
+    path, data = folder / name, errata.text().encode("utf-8")
     try:
         folder.mkdir(parents=True, exist_ok=True)
         changed = not path.is_file() or path.read_bytes() != data
         if changed or sign is not None:
-            put_errata(folder, data, sign(data).encode("utf-8") if sign is not None else None)
+            put_errata(folder, data, sign(data).encode("utf-8") if sign is not None else None, name)
     except OSError as exc:
         raise BadInput(f"{folder} cannot be written: {exc.strerror or exc}") from exc
     return path
 
 
-def put_errata(folder: Path, data: bytes, signature: bytes | None) -> None:
+def put_errata(folder: Path, data: bytes, signature: bytes | None, name: str = ERRATA) -> None:
     """Replace the errata of a folder and their signature, each file as a whole. Raises OSError."""
+    beside = f"{name}.minisig"
     if signature is None:
-        (folder / SIGNATURE).unlink(missing_ok=True)
-    for name, content in ((SIGNATURE, signature), (ERRATA, data)):
+        (folder / beside).unlink(missing_ok=True)
+    for file, content in ((beside, signature), (name, data)):
         if content is not None:
-            draft = folder / f".{name}.partial"
+            draft = folder / f".{file}.partial"
             draft.write_bytes(content)
-            draft.replace(folder / name)
+            draft.replace(folder / file)
 
 
 def trusted_comment(errata: Errata) -> str:

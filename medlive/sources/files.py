@@ -12,14 +12,13 @@ from typing import Annotated, Any, BinaryIO, Final
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, ValidationError
 
+from medlive.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.deidentify.detect import keyed_handle
 from medlive.digest import digest_text
 from medlive.errors import BadInput
 from medlive.text.normalise import strip_unstorable
-from medlive.threads.model import LONGEST_THREAD_ID, Message, Role, Thread
+from medlive.threads.model import Message, Role, Thread
 
-LINE_LIMIT: Final = 20_000_000
-"""Bytes of the longest line that is read; a longer one is skipped and reported."""
 _BLOCK: Final = 2**20
 _EXCERPT: Final = 120
 _MEDIA: Final = frozenset(("image", "video", "audio", "file"))
@@ -161,9 +160,9 @@ def read_threads(
 
 def _lines(handle: BinaryIO) -> Iterator[bytes]:
     """The lines of a file without white space around them; one over the limit is cut a little behind it."""
-    while line := handle.readline(LINE_LIMIT + 2):
+    while line := handle.readline(IMPORT_LINE_BYTES + 2):
         rest = line
-        while len(line) > LINE_LIMIT and rest and not rest.endswith(b"\n"):
+        while len(line) > IMPORT_LINE_BYTES and rest and not rest.endswith(b"\n"):
             rest = handle.readline(_BLOCK)
         yield line.removeprefix(b"\xef\xbb\xbf").strip(b" \t\r\n\x00") if rest is line else line
 
@@ -171,8 +170,8 @@ def _lines(handle: BinaryIO) -> Iterator[bytes]:
 def _read_line(number: int, line: bytes, assumed: datetime | None, key: bytes) -> ImportedThread | ImportProblem:
     notes: dict[Note, None] = {}
     try:
-        if len(line) > LINE_LIMIT:
-            raise _Malformed(ProblemReason.TOO_LONG, f"longer than {LINE_LIMIT} bytes")
+        if len(line) > IMPORT_LINE_BYTES:
+            raise _Malformed(ProblemReason.TOO_LONG, f"longer than {IMPORT_LINE_BYTES} bytes")
         thread = _thread(_parse(_decode(line, notes), notes), assumed, key, notes)
     except _Malformed as problem:
         text = line[: _EXCERPT * 4].decode("utf-8", "replace")
@@ -241,8 +240,8 @@ def _storable(value: Any) -> Any:
 
 
 def _thread(line: _ThreadLine, assumed: datetime | None, key: bytes, notes: dict[Note, None]) -> Thread:
-    if (length := len(str(line.thread_id))) > LONGEST_THREAD_ID:
-        detail = f"thread_id has {length} characters, more than the {LONGEST_THREAD_ID} that are stored"
+    if (length := len(str(line.thread_id))) > THREAD_ID_CHARS:
+        detail = f"thread_id has {length} characters, more than the {THREAD_ID_CHARS} that are stored"
         raise _Malformed(ProblemReason.TOO_LONG, detail)
     posted_at = _utc(line.posted_at, notes)
     if posted_at is None and assumed is not None:

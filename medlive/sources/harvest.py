@@ -11,6 +11,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal, ParamSpec, TypeVar
 
+from medlive.bounds import LIST_PAGES, THREAD_PAGES
 from medlive.clock import now
 from medlive.digest import digest_json
 from medlive.errors import MedliveError, describe
@@ -36,10 +37,6 @@ T = TypeVar("T")
 Fetch = Callable[..., Awaitable[Fetched]]
 """`Fetcher.fetch`."""
 
-MAX_LIST_PAGES = 500
-"""Most pages of one list that a run follows, against lists without an end."""
-MAX_THREAD_PAGES = 100
-"""Most pages of one thread; a longer one is reported and left out."""
 LAYOUT_STREAK = 5
 """Threads in a row of an unknown layout that end a harvest: the pages have changed."""
 KNOWN_PAGES = 2
@@ -179,7 +176,7 @@ class _Run:
         request = None if state.finished else state.next_page or first
         seen: set[str] = set()
         known_pages = 0
-        for number in range(1, MAX_LIST_PAGES + 1):
+        for number in range(1, LIST_PAGES + 1):
             if request is None or self._stopped():
                 return
             read = await self._read_listing(request, number)
@@ -212,13 +209,13 @@ class _Run:
             problem = HarvestProblem(page.url, error.kind, error.message, ends_source=True)
             await self._report(problem, fetched_page)
             return None
-        if number < MAX_LIST_PAGES or listing.next_page is None:
+        if number < LIST_PAGES or listing.next_page is None:
             return listing, [fetched_page]
-        message = f"the list has more than {MAX_LIST_PAGES} pages; the rest is left out"
+        message = f"the list has more than {LIST_PAGES} pages; the rest is left out"
         return listing, [fetched_page, HarvestProblem(page.url, ProblemKind.INCOMPLETE, message)]
 
     def _is_last(self, listing: Listing, seen: set[str], cutoff: datetime | None, number: int) -> bool:
-        if listing.next_page is None or number == MAX_LIST_PAGES:
+        if listing.next_page is None or number == LIST_PAGES:
             return True
         if not listing.entries:
             return False
@@ -305,8 +302,8 @@ class _Run:
         unchanged = known if known is not None and known.page_count == 1 else None
         url = parse_with(entry.url, self.site.next_page, pages[-1]) if pages else entry.url
         while url is not None and all(page.url != url for page in pages):  # a pager may lead in a circle
-            if len(pages) == MAX_THREAD_PAGES:
-                raise source.IncompleteThread(f"{entry.url} has more than {MAX_THREAD_PAGES} pages")
+            if len(pages) == THREAD_PAGES:
+                raise source.IncompleteThread(f"{entry.url} has more than {THREAD_PAGES} pages")
             # Stored before the next one is requested: a kill loses only the page in flight.
             await self.ledger.keep(*reading.unsaved)
             page = await self._get(PageRequest(url), entry.thread_id, None if pages else unchanged)

@@ -12,6 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 from selectolax.lexbor import LexborHTMLParser, LexborNode
 
+from medlive.bounds import PAGE_BYTES, PAGE_DEPTH
 from medlive.sources.source import LayoutError, ListEntry, Page, PageRequest, link
 
 # The parser's output is well formed: neither text nor attribute values contain a bare "<" or ">". The content of
@@ -46,10 +47,7 @@ _MEDIA = {"img": "image", "picture": "image", "video": "video", "audio": "audio"
           "object": "file", "embed": "file"}  # fmt: skip
 _DECORATION = frozenset(["smilie", "emoji", "avatar", "icon", "reaction-sprite", "bbCodeSpoiler-button"])
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ud800-\udfff]")
-_MAX_DEPTH = 512
 _SHORT_TAG = 200
-MAX_BYTES = 8 * 2**20
-"""Most bytes of one page's markup; the fetcher cuts bodies off at the same size."""
 _TAG_NAME = re.compile(rb"<(/?)([a-zA-Z][a-zA-Z0-9]*)")
 _SMALL, _LONG_TAG, _MAX_ATTRIBUTES = 2**17, 4096, 2000
 _WHOLE_TAG = re.compile(rb"<[a-zA-Z](?:[^>\"']++|\"[^\"]*+\"|'[^']*+')*+(?:[\"'][^>]*+)?")
@@ -88,10 +86,10 @@ def parse(source: Page | str) -> LexborHTMLParser:
     else:
         # A string from JSON may contain lone surrogates, which the parser refuses.
         markup, url = clean(source).encode("utf-8"), "a fragment of markup"
-    if len(markup) > MAX_BYTES:
-        raise LayoutError(url, f"at most {MAX_BYTES} bytes of markup", found=str(len(markup)))
+    if len(markup) > PAGE_BYTES:
+        raise LayoutError(url, f"at most {PAGE_BYTES} bytes of markup", found=str(len(markup)))
     if _is_too_deep(markup):
-        raise LayoutError(url, f"markup nested less than {_MAX_DEPTH} deep")
+        raise LayoutError(url, f"markup nested less than {PAGE_DEPTH} deep")
     if len(markup) > _SMALL and any(_is_crowded(tag[0]) for tag in _WHOLE_TAG.finditer(markup)):
         raise LayoutError(url, f"at most {_MAX_ATTRIBUTES} attributes in a tag")
     return LexborHTMLParser(markup)
@@ -107,13 +105,13 @@ def _is_crowded(tag: bytes) -> bool:
 
 def _is_too_deep(markup: bytes) -> bool:
     """Whether elements are nested deeper than browsers accept."""
-    if markup.count(b"<") < 4 * _MAX_DEPTH:
+    if markup.count(b"<") < 4 * PAGE_DEPTH:
         return False
     depth = 0
     for closing, tag in _TAG_NAME.findall(markup):
         if tag.lower() not in _SELF_CLOSING:
             depth = max(0, depth - 1) if closing else depth + 1
-            if depth > _MAX_DEPTH:
+            if depth > PAGE_DEPTH:
                 return True
     return False
 

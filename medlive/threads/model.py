@@ -4,12 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 
 from medlive.digest import digest_json
-
-LONGEST_THREAD_ID: Final = 500
-"""Characters of a thread's id; a thread with a longer one is not stored."""
 
 
 class Role(StrEnum):

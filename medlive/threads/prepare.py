@@ -4,7 +4,7 @@ import re
 from dataclasses import replace
 from typing import Final, NamedTuple
 
-from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact
+from medlive.deidentify.detect import IdentifierKind, find_identifiers, redact, redact_part
 from medlive.text.normalise import dominant_language, normalise
 from medlive.threads.model import Thread
 
@@ -56,3 +56,24 @@ def deidentified(thread: Thread, language: str) -> Thread:
         title=redact(thread.title, language),
         messages=tuple(replace(m, text=redact(m.text, language)) for m in thread.messages),
     )
+
+
+def deidentified_part(before: str, part: str, after: str, language: str) -> str:
+    """Normalise a part of a message and remove identifiers, those too that go on beyond it.
+
+    Args:
+        before: What stands before the part in its message, not normalised; "" if it begins the message.
+        part: The part.
+        after: What stands after it; "" if it ends the message.
+        language: The thread's.
+    """
+    head = normalise(before) + _gap(before, part) if before else ""
+    body = normalise(part)
+    tail = _gap(part, after) + normalise(after) if after else ""
+    return redact_part(head + body + tail, language, len(head), len(head) + len(body))
+
+
+def _gap(left: str, right: str) -> str:
+    """What `normalise` makes of the spaces between two parts of a text, which it strips at their ends."""
+    spaces = left[len(left.rstrip()) :] + right[: len(right) - len(right.lstrip())]
+    return ("\n" if "\n" in spaces else " ") if spaces else ""

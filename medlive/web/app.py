@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from medlive import __version__
+from medlive.bounds import FORM_BYTES
 from medlive.db.session import UnusableValue, ping
 from medlive.errors import DatabaseForbidden, DatabaseUnavailable, UsageError
 from medlive.web import static_files
@@ -25,6 +26,7 @@ from medlive.web.acts.room import ACTS
 from medlive.web.audit.room import AUDIT
 from medlive.web.downloads.room import DOWNLOADS
 from medlive.web.pages import THEME_COOKIE, ErrorPage, Theme, local_path, render
+from medlive.web.requests import RequestChecks
 from medlive.web.review.room import REVIEW
 from medlive.web.site import Room, Site, site_of
 
@@ -52,7 +54,6 @@ _TEXTS: Final = {
     500: "Something went wrong here. The fault was logged.",
     503: "The database cannot be reached. Try again in a moment.",
 }
-_LARGEST_FORM: Final = 1 << 20  # Bytes
 _log: Final = logging.getLogger(__name__)
 
 
@@ -75,7 +76,8 @@ def build_app(site: Site, rooms: Iterable[Room] = ROOMS) -> FastAPI:
         app.add_api_route("/", _go_to_first_section, include_in_schema=False)
     if not all(room.public for room in rooms):
         app.user_middleware.append(session_cookie(site))
-    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=_LARGEST_FORM)
+    app.add_middleware(RequestBodyLimitMiddleware, max_body_size=FORM_BYTES)
+    app.add_middleware(RequestChecks, settings=site.settings.web)
     app.add_middleware(_SecurityHeaders)
     if proxies := site.settings.web.trusted_proxies:
         app.add_middleware(ProxyHeadersMiddleware, trusted_hosts=[str(network) for network in proxies])

@@ -13,6 +13,7 @@ from jinja2.filters import do_truncate
 from markupsafe import Markup
 
 from medlive import __version__
+from medlive.bounds import BACK_CHARS, REPLY_CHARS_SHOWN, REQUEST_CHARS_SHOWN
 from medlive.db.accounts import Account
 from medlive.web.site import Section
 from medlive.web.static_files import static_url
@@ -27,6 +28,7 @@ class Frame:
     """What `base.html` shows around every page, as `frame`."""
 
     path: str  # Of the page, with its query
+    back: str  # The same, to come back to it
     theme: Theme
     sections: tuple[Section, ...]
     user: str | None  # Who is signed in
@@ -64,11 +66,19 @@ def frame_of(request: Request) -> Frame:
     theme = request.cookies.get(THEME_COOKIE, "auto")
     return Frame(
         path=path,
+        back=back_to(request),
         theme=next((known for known in THEMES if known == theme), "auto"),
         sections=tuple(s for s in sections if account is None or s.role is None or account.may(s.role)),
         user=None if account is None else account.name,
         csrf=getattr(request.state, "csrf_token", None),
     )
+
+
+def back_to(request: Request) -> str:
+    """Return the path of a request with its query, to lead back to it; of a long one the path alone."""
+    path = quote(request.scope["path"])
+    whole = f"{path}?{request.url.query}" if request.url.query else path
+    return whole if len(whole) <= BACK_CHARS else path[:BACK_CHARS]
 
 
 def local_path(place: str) -> str:
@@ -148,7 +158,11 @@ TEMPLATES: Final = Environment(
     loader=PackageLoader("medlive.web"), autoescape=True, undefined=StrictUndefined, trim_blocks=True,
     lstrip_blocks=True,
 )  # fmt: skip
-TEMPLATES.globals["static_url"] = static_url
+TEMPLATES.globals |= {
+    "static_url": static_url,
+    "most_of_reply": REPLY_CHARS_SHOWN,
+    "most_of_request": REQUEST_CHARS_SHOWN,
+}
 TEMPLATES.filters |= {
     "moment": _moment, "size": _size, "number": lambda value: f"{value:,}", "label": _label, "badge": _badge,
     "value": _value,

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager, contextmanager
 import uvicorn
 from fastapi import FastAPI
 
+from medlive.bounds import HEADER_BYTES
 from medlive.errors import ServiceUnavailable
 
 
@@ -25,11 +26,13 @@ async def serve_web(app: FastAPI, host: str, port: int) -> AsyncIterator[str]:
     Raises ServiceUnavailable when the address is taken.
     """
     listener = await asyncio.to_thread(_listen, host, port)
+    app.state.listens_on = host
     # No access log: it would keep the addresses of readers. Nor is a proxy's word about them taken. Faults are
     # logged by the application, with the path.
     config = uvicorn.Config(
         app, log_config=None, log_level="critical", access_log=False, proxy_headers=False,
-        server_header=False, lifespan="off", timeout_graceful_shutdown=2,
+        server_header=False, lifespan="off", timeout_graceful_shutdown=2, http="h11",
+        h11_max_incomplete_event_size=HEADER_BYTES,
     )  # fmt: skip
     server = _Server(config)
     running = asyncio.create_task(server.serve([listener]))

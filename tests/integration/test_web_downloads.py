@@ -34,7 +34,7 @@ from medlive.publishing.target import FolderTarget
 from medlive.report.tables import scores_json
 from medlive.service.release.withdraw import withdraw
 from medlive.snapshot.describe.feed import Place
-from medlive.snapshot.errata import WithdrawalKind
+from medlive.snapshot.errata import ERRATA, SIGNATURE, WithdrawalKind, read_errata
 from medlive.web.app import build_app
 from medlive.web.serving import serve_web
 from medlive.web.site import Site
@@ -277,6 +277,30 @@ async def test_what_was_taken_down_is_no_longer_given_out(
         assert listed == ([NEW] if gone else [NEW, MIDDLE, OLD])
         shown = {row["version"]: row["withdrawn"] for row in (await http.get("/api/v1/snapshots")).json()}
         assert shown == {NEW: False, MIDDLE: gone, OLD: gone}
+
+
+async def test_errata_of_hidden_snapshots_are_not_given_out(
+    database: Database, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = Settings(home=tmp_path / "home", database_url=SecretStr(database_url))
+    line = build_line(settings.home / "snapshots")
+    monkeypatch.setattr("medlive.service.release.withdraw.load_signing_key", lambda *_: line.key)
+    shown, hidden = [(await make_case(database, n)).case_id for n in (1, 2)]
+    await register(database, OLD, line.releases[0].path, ["made by rules"])
+    await withdraw(database, settings, hidden, WithdrawalKind.ERRATUM, "It was in a hidden snapshot alone.")
+    await register(database, MIDDLE, line.releases[1].path, [])
+    await withdraw(database, settings, shown, WithdrawalKind.ERRATUM, "It is in both.")
+    async with serving(Site(database, settings, line.root)) as http:
+        given, signature = [(await http.get(f"/{name}")).content for name in (ERRATA, SIGNATURE)]
+        errata = read_errata(given, signature, ERRATA, line.key.public)
+        assert [(entry.case_id, entry.snapshots) for entry in errata.entries] == [(shown, (MIDDLE,))]
+        for place in ("/errata", "/api/v1/errata", "/feed.xml"):
+            page = (await http.get(place)).text
+            assert shown in page
+            assert not any(word in page for word in (OLD, hidden, "hidden snapshot"))
+    async with serving(Site(database, settings, line.root, preview=True)) as http:
+        assert hidden in (await http.get(f"/{ERRATA}")).text
+    assert OLD.encode() not in prepare_release(line.releases[1].path, line.key.public).errata[ERRATA]
 
 
 async def counted(database: Database) -> list[DownloadCount]:

@@ -111,7 +111,7 @@ async def curate_hostile(database: Database) -> list[str]:
         return list(await session.scalars(sql("SELECT id FROM cases ORDER BY id")))
 
 
-async def fill_reviews(database: Database, cases: list[str]) -> None:
+async def fill_reviews(database: Database, settings: Settings, cases: list[str]) -> None:
     """Held cases, disputes, quarantined sources, a saved view, and two studies: one rated by ada, one settled."""
     for case_id, text in zip(cases, TEXTS, strict=False):
         await dispute_case(database, case_id, text, by="ada")
@@ -130,7 +130,7 @@ async def fill_reviews(database: Database, cases: list[str]) -> None:
     )  # fmt: skip
     async with database.begin() as session:
         await set_status(session, cases[0], CaseStatus.READY, None)
-    await start_study(database, first, 1)
+    await start_study(database, settings, first, 1)
     check = replace(first, name="check", kind=StudyKind.GRADER_CHECK, run=TEXTS[0], grader=TEXTS[0],
                     raters=("ann", "bob"), adjudicator="ada")  # fmt: skip
     items = [
@@ -200,7 +200,7 @@ async def house(database: Database, settings: Settings) -> AsyncIterator[House]:
     for name, role in (("ada", Role.ADMIN), ("ann", Role.REVIEWER), ("bob", Role.REVIEWER)):
         await add_account(database, name, role)
     cases = await curate_hostile(database)
-    await fill_reviews(database, cases)
+    await fill_reviews(database, settings, cases)
     await fill_downloads(database, settings)
     async with database.begin() as session:
         token = await accounts.invite(session, "zoe", Role.VIEWER)

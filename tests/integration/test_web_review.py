@@ -4,6 +4,7 @@ import asyncio
 import csv
 import io
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from medlive.evaluation.cases.load import from_snapshot
 from medlive.evaluation.scoring.graded import load_graded
 from medlive.service.curation.review import decide_case
 from medlive.service.harvest.takedown import take_down
+from medlive.service.paths import report_path
 from medlive.service.studies import draw, evaluate
 from medlive.snapshot.load import load_snapshot
 from medlive.web.app import build_app
@@ -327,3 +329,71 @@ async def test_from_an_edited_case_to_a_rated_snapshot_in_a_browser(
     first, second = [item.id for item in case_items(case) if item.aspect != "criterion"]
     assert given == {(first, "ann"): 2, (second, "ann"): None, (first, "bob"): 2, (second, "bob"): 1,
                      (second, "cleo"): 1}  # fmt: skip
+
+
+async def test_while_a_check_is_blind_nobody_is_shown_the_verdicts_that_it_asks_about(
+    database: Database, database_url: str, site: Site, tmp_path: Path
+) -> None:
+    with psycopg.connect(database_url.replace("+psycopg", "")) as connection:
+        fill(connection, 3)
+    instance = Instance(tmp_path, database_url)
+    done = await asyncio.to_thread(lambda: instance.here("snapshot", "freeze", "--week", "2026.W47", "--json"))
+    frozen = Path(done.json["path"])
+    site = replace(site, snapshots=frozen.parent, preview=True)
+    cases = from_snapshot(load_snapshot(frozen))
+    made = made_run(cases, tmp_path / "run", "model-x", 0.6, missing=False)
+    report = report_path(site.settings, "2026.W47")
+    scores = {"metric": "paper", "overall": {"n": 3, "mean": 0.5, "low": None, "high": None}}
+    async with database.begin() as session:
+        await record_evaluation(
+            session, run_digest=digest_text("1"), path=str(made), snapshot_version="2026.W47", model="model-x",
+            grader="judge", scores=scores,
+        )  # fmt: skip
+    async with served(site) as browser:
+        ada, ann = [await session_of(site, await find(database, name)) for name in ("ada", "ann")]
+
+        async def begin(name: str, **fields: str) -> str:
+            form = FORM | {"name": name, "kind": "grader_check", "run": str(made), "sample": "3"} | fields
+            assert (await browser.post("/review/studies", data=form, headers=ada)).status_code == 303
+            return (await browser.get(f"/review/studies/{name}/results", headers=ada)).text
+
+        async def blinding(name: str) -> set[str]:
+            export = (await browser.get(f"/review/studies/{name}/ratings.csv", headers=ada)).text
+            return {row["blinding"] for row in csv.DictReader(io.StringIO(export))}
+
+        async def close(name: str) -> None:
+            assert (await browser.post(f"/review/studies/{name}/close", headers=ada)).status_code == 303
+
+        async def see() -> list[int]:
+            addresses = ("/report/2026.W47/", "/report/2026.W47/a.csv")
+            return [(await browser.get(address, headers=ann)).status_code for address in addresses]
+
+        await begin("unreported")
+        report.mkdir(parents=True)
+        (report / "index.html").write_text("verdicts")
+        (report / "a.csv").write_text("verdicts")
+        assert await see() == [403, 403]
+        refusal = await browser.get("/report/2026.W47/")
+        assert "verdicts" not in refusal.text.replace("grader&#39;s verdicts", "").replace(
+            "holds the verdicts", ""
+        )
+        assert "when their study is closed" in refusal.text
+        for page in ("/medlive-2026.W47/", "/leaderboard"):
+            assert "/report/" not in (await browser.get(page)).text
+        case = await browser.get(f"/audit/cases/{cases.cases[0].case_id}", headers=ada)
+        assert "without seeing them: how models did is shown when the study is closed" in case.text
+        await browser.post("/review/studies/unreported/items/1", data={"rating": "1"}, headers=ann)
+        assert await blinding("unreported") == {"blind"}
+        await close("unreported")
+        assert await see() == [200, 200]
+        assert "raters may have read it" in await begin("after")
+        assert await see() == [403, 403]
+        await close("after")
+        assert "Not blind: public reports" in await begin("open", keep_reports="1")
+        assert await see() == [200, 200]
+        await browser.post("/review/studies/open/items/1", data={"rating": "1"}, headers=ann)
+        assert await blinding("open") == {"open"}
+    async with database.begin() as session:
+        log = await list_entries(session)
+    begun = [entry.details["blinding"] for entry in log if entry.action.value == "start_study"]
+    assert begun == ["open", "after_report", "blind"]

@@ -176,7 +176,8 @@ async def test_errata_follow_what_was_withdrawn_through_the_snapshots(
         assert (again.already, again.withdrawal.number, again.withdrawal.reason) == (True, number, WRONG)
     assert (await withdraw(database, settings, one, PRIVACY, "Once more.")).already
     assert path.read_bytes() == before
-    assert {p.name for p in snapshots_path(settings).iterdir()} == {"medlive-2026.W46", "errata.json"}
+    names = {p.name for p in snapshots_path(settings).iterdir()}
+    assert names == {"medlive-2026.W46", "errata.json", "errata-public.json"}
     assert (folder / "cases.jsonl").read_bytes() == b"{}\n"
     async with database.begin() as session:
         assert [w.withdrawn_by for w in await list_withdrawals(session)] == ["Ann", None, None]

@@ -3,7 +3,9 @@
 import io
 import logging
 import os
+import re
 import string
+from base64 import b64decode, b64encode, urlsafe_b64encode
 from contextlib import redirect_stderr
 from pathlib import Path
 from unittest import mock
@@ -34,6 +36,28 @@ def test_a_known_secret_is_hidden_wherever_it_stands(key: str, form: str) -> Non
         for written in (key, quote(key, safe=""), key.replace("/", "\\/")):
             assert key not in hide_secrets(form.format(written))
             assert written not in hide_secrets(form.format(written))
+
+
+@given(key=keys, before=st.binary(max_size=4), after=st.binary(max_size=4))
+def test_a_known_secret_is_hidden_as_base64_and_hexadecimal_digits_too(
+    key: str, before: bytes, after: bytes
+) -> None:
+    data, whole = key.encode(), before + key.encode() + after
+    forms = [encode(whole).decode() for encode in (b64encode, urlsafe_b64encode)]
+    forms += [form.rstrip("=") for form in forms] + [quote(form, safe="") for form in forms]
+    forms += [whole.hex(), whole.hex().upper()]
+    with mock.patch.dict(os.environ, {"SOME_API_KEY": key}):
+        for form in forms:
+            shown = hide_secrets(f"it said {form} and went on")
+            assert HIDDEN in shown
+            assert data.hex() not in shown.lower()
+            for part in re.split(r"[^A-Za-z0-9+/_-]+", shown):
+                assert _decoded(part) not in data or len(part) < 8
+
+
+def _decoded(part: str) -> bytes:
+    plain = part.replace("-", "+").replace("_", "/")
+    return b64decode(plain[: len(plain) // 4 * 4]) or b"nothing"
 
 
 @given(password=passwords.filter(lambda p: " " not in p))

@@ -31,7 +31,7 @@ def command(
         print_result(problems, as_json, lambda: print("\n".join(problems), end="\n" if problems else ""))
         raise typer.Exit(1 if problems else 0)
     status: dict[str, Any] = wait_for(read_status(load_settings().settings))
-    failure = CheckFailed("\n".join(status["problems"])) if status["problems"] else None
+    failure = CheckFailed("; ".join(status["problems"])) if status["problems"] else None
     print_result(status, as_json, lambda: _print(status), failure=failure)
 
 

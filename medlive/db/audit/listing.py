@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.bounds import CURSOR_CHARS
 from medlive.clock import iso_week, now
 from medlive.db.mapping import read, to_stored
 from medlive.errors import UsageError
@@ -40,6 +41,8 @@ MOST_COUNTED: Final = 2_000
 WEEKS_COUNTED: Final = 13
 _FEW: Final = 50_000  # Rows that are looked through
 _EMPTY: Final[Any] = literal_column("''")  # Spelt out, as the conditions of partial indexes are
+_KEY: Final = re.compile(r'\[(?:(?:"[^"\\\x00-\x1f]*+"|-?[0-9]{1,19})(?:, ?(?=["0-9-])|(?=\])))*+\]')
+"""The key of a row: a JSON list of whole numbers and of texts without escapes."""
 _HAN: Final = re.compile(r"[\u3400-\u9fff]+")
 
 
@@ -382,6 +385,9 @@ def _format_key(row: Any, length: int) -> str:
 
 def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
     try:
+        # Numbers and texts alone, in one list: json.loads fails at a depth that depends on the stack.
+        if len(key) > CURSOR_CHARS or _KEY.fullmatch(key) is None:
+            raise ValueError(key)
         values = json.loads(key)
         parsed = [_parse_value(v, column.type) for v, column in zip(values, order, strict=True)]
     except (ValueError, TypeError):

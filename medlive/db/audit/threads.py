@@ -8,6 +8,7 @@ from sqlalchemy import ARRAY, Text, cast, exists, func, select, type_coerce
 from sqlalchemy.dialects.postgresql import aggregate_order_by
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.bounds import TITLE_CHARS_SHOWN
 from medlive.curation.model import Alignment
 from medlive.db.audit.listing import Listing
 from medlive.db.tables.audit import ThreadCountRow, ThreadStandingRow
@@ -100,7 +101,7 @@ THREADS = Listing(
     columns={name: column for name, column in _STANDING.items() if name not in ("specialty", "status")}
     | {
         "thread_id": ThreadRow.thread_id,
-        "title": ThreadRevisionRow.title,
+        "title": func.left(ThreadRevisionRow.title, TITLE_CHARS_SHOWN),
         "detail": func.coalesce(CurationRow.detail, "", type_=AnyText()),
         "evidence": cited_words(
             ClaimEvidenceRow.curation_id == _S.curation_id,

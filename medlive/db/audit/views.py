@@ -1,18 +1,15 @@
 """Saved views: table pages that an account goes back to."""
 
 from dataclasses import dataclass
-from typing import Final
 
 from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.bounds import VIEW_CHARS, VIEW_TITLE_CHARS, VIEWS
 from medlive.db.mapping import read, to_stored
 from medlive.db.tables.audit import SavedViewRow
 from medlive.errors import UsageError
-
-MOST_VIEWS: Final = 100
-"""Views that an account may keep."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +30,19 @@ async def list_views(session: AsyncSession, account_id: int) -> list[SavedView]:
 
 
 async def save_view(session: AsyncSession, account_id: int, title: str, table: str, query: str) -> None:
-    """Keep a view; one of the same title is replaced. Raises UsageError for no title, or too many views."""
-    if not (title := to_stored(title.strip()[:80])):
+    """Keep a view; one of the same title is replaced.
+
+    Raises:
+        UsageError: for no title, an address that is too long, or too many views.
+    """
+    if not (title := to_stored(title.strip()[:VIEW_TITLE_CHARS])):
         raise UsageError("a view needs a name")
+    if len(query) > VIEW_CHARS:
+        raise UsageError(f"a view's address has at most {VIEW_CHARS:,} characters, and this has {len(query):,}")
     row = SavedViewRow
     kept = await session.scalar(select(func.count()).where(row.account_id == account_id, row.title != title))
-    if kept is not None and kept >= MOST_VIEWS:
-        raise UsageError(f"an account keeps {MOST_VIEWS} views at most")
+    if kept is not None and kept >= VIEWS:
+        raise UsageError(f"an account keeps {VIEWS} views at most")
     statement = upsert(row).values(account_id=account_id, title=title, table_name=table, query=to_stored(query))
     changed = {"table_name": statement.excluded.table_name, "query": statement.excluded.query}
     await session.execute(statement.on_conflict_do_update(index_elements=["account_id", "title"], set_=changed))

@@ -1,7 +1,7 @@
 """Withdrawals: what no later snapshot may hold, and the errata about what frozen ones do."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -11,7 +11,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
 from medlive.db.audit_log import record
-from medlive.db.mapping import add_row, read
+from medlive.db.mapping import add_row, is_one_of, read
 from medlive.db.tables.people import Act
 from medlive.db.tables.release import (
     CriterionRow,
@@ -209,20 +209,23 @@ async def reasons_for(session: AsyncSession, parent: str) -> dict[str, str]:
     return {case_id: "; ".join(given) for (_, case_id), given in sorted(reasons.items(), key=lambda item: item[0])}
 
 
-async def load_errata(session: AsyncSession) -> Errata:
+async def load_errata(session: AsyncSession, *, public: bool = False) -> Errata:
     """The errata as the database stands: of every withdrawal, which frozen snapshots hold what was withdrawn.
 
     Until the session's transaction ends nobody else gets them: the file is never set back. What is held out of a
     snapshot is not named. A criterion is looked for by its text, so that a revision in which it has another id is
-    found, and one in which another criterion has its id is not.
+    found, and one in which another criterion has its id is not. With `public`, snapshots that are not publishable
+    count as if there were none of them.
     """
     await session.execute(select(func.pg_advisory_xact_lock(_LOCK)))
     withdrawals = await list_withdrawals(session)
     if not withdrawals:
         return Errata()
     versions = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.FROZEN)
+    if public:
+        versions = versions.where(SnapshotRow.publishable.is_(True))
     frozen = list(await session.scalars(versions.order_by(SnapshotRow.version)))
-    members = await _frozen_members(session)
+    members = await _members(session, frozen)
     criteria = await _criteria_of_withdrawn(session)
     entries: list[Erratum] = []
     for found in withdrawals:
@@ -250,14 +253,13 @@ def _erratum(
     )  # fmt: skip
 
 
-async def _frozen_members(session: AsyncSession) -> dict[str, list[tuple[str, int]]]:
-    """Withdrawn case → (version, revision) in every frozen snapshot that shows it, oldest first."""
+async def _members(session: AsyncSession, versions: Sequence[str]) -> dict[str, list[tuple[str, int]]]:
+    """Withdrawn case → (version, revision) in each of these snapshots that shows it, oldest first."""
     member = SnapshotMemberRow
     query = (
         select(member.case_id, member.version, member.revision)
-        .join(SnapshotRow, SnapshotRow.version == member.version)
         .where(
-            SnapshotRow.state == SnapshotState.FROZEN,
+            is_one_of(member.version, versions),
             member.first_release.is_not(None),
             member.case_id.in_(select(WithdrawalRow.case_id)),
         )

@@ -99,6 +99,15 @@ class Stratum(StrEnum):
     THEME = "theme"
 
 
+class Blinding(StrEnum):
+    """Whether raters of a grader check could read its verdicts in a report that this site shows."""
+
+    BLIND = "blind"  # There was no report; one is withheld while the study is open
+    AFTER_REPORT = "after_report"  # There was one before; it is withheld since
+    OPEN = "open"  # There is one, and it stays: an admin chose so
+    UNRECORDED = "unrecorded"  # The study was begun before this was kept
+
+
 class StudyRow(Base):
     """Studies in which people rate a sample of cases."""
 
@@ -106,6 +115,7 @@ class StudyRow(Base):
     __table_args__ = (
         one_of("kind", StudyKind),
         one_of("stratum", Stratum),
+        one_of("blinding", Blinding),
         CheckConstraint("name ~ '^[a-z0-9][a-z0-9-]{0,63}$'", name="name_spelling"),
         CheckConstraint("NOT adjudicator = ANY (raters)", name="adjudicator_is_another"),
     )
@@ -121,6 +131,7 @@ class StudyRow(Base):
     adjudicator: Mapped[str | None] = column("The account that settles disagreements; NULL: nobody")
     created_by: Mapped[str] = column("The account that began it")
     created_at: Mapped[datetime] = now_column("When it was begun")
+    blinding: Mapped[Blinding] = column("blind, after_report, open or unrecorded", EnumText(Blinding))
     closed_at: Mapped[datetime | None] = column("Since when nobody rates any more; NULL: it is open")
 
 

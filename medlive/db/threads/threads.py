@@ -11,12 +11,13 @@ from sqlalchemy.ext.asyncio import AsyncSession
 from sqlalchemy.orm import aliased
 from sqlalchemy.sql.elements import ColumnElement
 
+from medlive.bounds import THREAD_ID_CHARS
 from medlive.db.mapping import insert_rows, is_one_of, read, row_of, to_stored
 from medlive.db.tables.decisions import FilterResultRow
 from medlive.db.tables.intake import IdentifierRow, SourceKind, SourceRow, ThreadRevisionRow, ThreadRow
 from medlive.db.tables.release import CaseRow
 from medlive.errors import BadInput, MedliveError
-from medlive.threads.model import LONGEST_THREAD_ID, Message, Role, Thread
+from medlive.threads.model import Message, Role, Thread
 
 if TYPE_CHECKING:
     # Its word lists take a tenth of a second, which `medlive status` need not wait for.
@@ -135,9 +136,9 @@ def check_storable(thread: Thread) -> None:
     than 500 characters, or a date without a zone."""
     if not 1 <= len(thread.source) <= 200:
         raise BadInput(f"the source's name has {len(thread.source)} characters; 1 to 200 are allowed")
-    if not 1 <= len(thread.thread_id) <= LONGEST_THREAD_ID:
+    if not 1 <= len(thread.thread_id) <= THREAD_ID_CHARS:
         raise BadInput(
-            f"the thread's id has {len(thread.thread_id)} characters; 1 to {LONGEST_THREAD_ID} are allowed"
+            f"the thread's id has {len(thread.thread_id)} characters; 1 to {THREAD_ID_CHARS} are allowed"
         )
     for moment in (thread.posted_at, *(m.posted_at for m in thread.messages)):
         if moment is not None and moment.tzinfo is None:
@@ -267,7 +268,7 @@ def is_latest() -> ColumnElement[bool]:
 
 async def _stored(session: AsyncSession, revision_pks: Sequence[int]) -> list[StoredThread]:
     def stored(row: Any) -> StoredThread:
-        thread = read(Thread, row, messages=tuple(map(_message, row.messages)))
+        thread = read(Thread, row, messages=tuple(map(message_of, row.messages)))
         return StoredThread(row.thread_pk, row.id, thread, row.posted_at_assumed)
 
     found = await session.execute(_STORED, {"pks": list(revision_pks)})
@@ -326,7 +327,8 @@ def _message_json(message: Message) -> dict[str, Any]:
     return {k: v for k, v in value.items() if k != "verified_by" or v is not None}
 
 
-def _message(value: dict[str, Any]) -> Message:
+def message_of(value: dict[str, Any]) -> Message:
+    """The message that a row holds as JSON."""
     moment = value["posted_at"]
     return Message(
         **value

@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from medlive.bounds import BUNDLE_BYTES, BUNDLE_DOCUMENT_BYTES
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.bundles.public import is_count
@@ -45,10 +46,6 @@ DIGITS: Final = 6
 """Decimal places of results, few enough to be equal on all machines."""
 CANARY: Final = "canary"
 """The key of the snapshot's canary, in `bundle.json` and in every row of answers and verdicts."""
-MOST_BUNDLE: Final = 2**29
-"""The most bytes of a bundle, which is held in memory several times."""
-MOST_DOCUMENT: Final = 16 * 1024 * 1024
-"""The most bytes of a document or a row, which take up to fifty times as much memory when parsed."""
 _KNOWN: Final = frozenset({*ALWAYS, *ANSWERS, EVIDENCE_FILE, *OF_PROTOCOLS, SUMS, SIGNATURE})
 _ONLY: Final = "only the files of a bundle"
 _FRAME: Final = 10_000
@@ -114,9 +111,9 @@ def write_bundle(files: Mapping[str, bytes], out: Path) -> None:
         UsageError: If `out` is something else, or the bundle is larger than `verify-bundle` accepts.
         BadInput: If `out` cannot be written.
     """
-    if (size := sum(map(len, files.values()))) > MOST_BUNDLE - _FRAME:
+    if (size := sum(map(len, files.values()))) > BUNDLE_BYTES - _FRAME:
         raise UsageError(
-            f"the bundle has {size} bytes, more than {MOST_BUNDLE}", hint="--without-answers leaves the rows out"
+            f"the bundle has {size} bytes, more than {BUNDLE_BYTES}", hint="--without-answers leaves the rows out"
         )
     if out.exists() or out.is_symlink():
         found, faults = read_bundle(out)
@@ -145,7 +142,7 @@ def read_bundle(path: Path) -> tuple[dict[str, bytes], Faults]:
     if path.is_dir() or path.is_symlink():
         return _read_folder(path, faults), faults
     try:
-        data = read_small(path, MOST_BUNDLE)
+        data = read_small(path, BUNDLE_BYTES)
     except (OSError, TooLong) as exc:
         raise BadInput(f"{path} cannot be read as a bundle: {exc}") from exc
     return _read_archive(data, faults), faults
@@ -161,9 +158,9 @@ def _read_folder(root: Path, faults: Faults) -> dict[str, bytes]:
             faults.add(name, _ONLY, "a file")
             continue
         try:
-            files[name] = read_small(root / name, MOST_BUNDLE - sum(map(len, files.values())))
+            files[name] = read_small(root / name, BUNDLE_BYTES - sum(map(len, files.values())))
         except TooLong:
-            faults.add(name, f"at most {MOST_BUNDLE} bytes in all", "more")
+            faults.add(name, f"at most {BUNDLE_BYTES} bytes in all", "more")
         except OSError as exc:
             faults.add(name, "a readable file", exc.strerror or str(exc)[:200])
     return files
@@ -214,8 +211,8 @@ def parse_model(data: bytes, name: str, shape: type[Shape], out: Faults) -> Shap
 
 def parse_document(data: bytes, name: str, out: Faults) -> dict[str, Any] | None:
     """Parse a canonical JSON object; reports a fault and returns None otherwise."""
-    if len(data) > MOST_DOCUMENT:
-        out.add(name, f"at most {MOST_DOCUMENT} bytes", str(len(data)))
+    if len(data) > BUNDLE_DOCUMENT_BYTES:
+        out.add(name, f"at most {BUNDLE_DOCUMENT_BYTES} bytes", str(len(data)))
         return None
     try:
         value = json.loads(data.decode("utf-8"))
@@ -246,8 +243,8 @@ def rows(data: bytes, name: str, kind: type[Row], canary: str | None, out: Fault
 
 
 def _row(line: bytes, kind: type[Row], canary: str | None) -> Row:
-    if len(line) > MOST_DOCUMENT:
-        raise ValueError(f"the row has more than {MOST_DOCUMENT} bytes")
+    if len(line) > BUNDLE_DOCUMENT_BYTES:
+        raise ValueError(f"the row has more than {BUNDLE_DOCUMENT_BYTES} bytes")
     row = json.loads(line.decode("utf-8"))
     if not isinstance(row, dict):
         raise ValueError("expected an object")

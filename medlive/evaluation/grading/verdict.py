@@ -20,6 +20,7 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from medlive.bounds import REPLY_CHARS
 from medlive.evaluation.grading.quotes import missing_piece, shows
 from medlive.evaluation.grading.statements import (
     asks_for_words,
@@ -34,7 +35,7 @@ from medlive.evaluation.grading.statements import (
 )  # fmt: skip
 from medlive.evaluation.model import EvaluationCase, EvaluationCriterion
 from medlive.llm.ask import Unusable, first_fault
-from medlive.llm.reading import MOST_REPLY, NoObject, read_object
+from medlive.llm.reading import NoObject, read_object
 from medlive.text.neutral import neutralise
 from medlive.text.normalise import fold, strip_unstorable
 
@@ -330,8 +331,8 @@ _PLAIN: Final = json.JSONDecoder(strict=False)
 
 def _one_value(text: str, key: str) -> tuple[Any, str]:
     """The JSON value that a reply is or ends with, and the words before it. Raises Unusable."""
-    if len(text) > MOST_REPLY:
-        raise Unusable(f"the reply is longer than {MOST_REPLY} characters")
+    if len(text) > REPLY_CHARS:
+        raise Unusable(f"the reply is longer than {REPLY_CHARS} characters")
     text = text.strip("\ufeff \t\r\n")
     for _ in range(_MOST_TAILS):
         text = (text[:-40] + _TAIL.sub("", text[-40:])).rstrip()

@@ -1,7 +1,7 @@
 """Passages as JSON Lines: `id`, `title` and `text` (or `content`), one a line; MedRAG's chunks as published.
 
 Optional: `section`, `language`, `date`, `url`, `licence` (or `license`). A file, a gzip of one, or a folder
-of them; a line may have at most `MAX_LINE` bytes.
+of them; a line may have at most `PASSAGE_LINE_BYTES` bytes.
 """
 
 import re
@@ -14,13 +14,13 @@ from typing import Annotated
 
 from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, ValidationError
 
+from medlive.bounds import PASSAGE_LINE_BYTES
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.files import open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
 
-MAX_LINE = 16 * 1024 * 1024
 _SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson")
 _CHAPTER = re.compile(r"(article-\d+)_\d+")
 """A chunk of StatPearls: the chapter's own name in the book, and the chunk's number."""
@@ -89,11 +89,11 @@ def _lines(file: Path, name: str, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     number = 0
     try:
         with open_unpacked(file) as stream:
-            while line := stream.readline(MAX_LINE):
+            while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
-                if len(line) == MAX_LINE and not line.endswith(b"\n"):
-                    log.problem(f"{name}:{number}", f"longer than {MAX_LINE} bytes")
-                    while (rest := stream.readline(MAX_LINE)) and not rest.endswith(b"\n"):
+                if len(line) == PASSAGE_LINE_BYTES and not line.endswith(b"\n"):
+                    log.problem(f"{name}:{number}", f"longer than {PASSAGE_LINE_BYTES} bytes")
+                    while (rest := stream.readline(PASSAGE_LINE_BYTES)) and not rest.endswith(b"\n"):
                         pass
                 elif line := line.strip(b" \t\r\n\xef\xbb\xbf"):
                     yield f"{name}:{number}", line

@@ -15,13 +15,13 @@ from typing import Any, Final
 
 from aiohttp import web
 
+from medlive.bounds import RULES_REQUEST_BYTES
 from medlive.errors import EndpointUnavailable, MedliveError, ServiceUnavailable
 from medlive.llm.engine import Engine, Finish, Prompt, Reply, Request, Usage
 from medlive.llm.fence import read_inputs
 from medlive.llm.prompts import TASK_LINE
 from medlive.llm.rules.candidates import MODELS, Search, evidence_answer, generic_answer
 
-MAX_REQUEST_BYTES: Final = 32 * 1024 * 1024
 RULES: Final = "rules"
 Faults = Callable[[int], int | None]
 """The status to fail the nth chat request with, counted from 1, or None to answer it."""
@@ -126,7 +126,7 @@ async def _read(http: web.Request) -> dict[str, Any]:
     except (ValueError, RecursionError) as error:
         raise _ServedError(400, "bad_json", f"The body is not valid JSON: {error}") from error
     except web.HTTPRequestEntityTooLarge as error:
-        raise _ServedError(413, "too_large", f"The body is over {MAX_REQUEST_BYTES} bytes.") from error
+        raise _ServedError(413, "too_large", f"The body is over {RULES_REQUEST_BYTES} bytes.") from error
     if not isinstance(body, dict) or not isinstance(body.get("model"), str):
         raise _ServedError(400, "bad_request", "The body must be an object with a model.")
     messages = body.get("messages")
@@ -186,7 +186,7 @@ def build_app(
 ) -> web.Application:
     """The application with `/v1/chat/completions`, `/v1/models` and `/health`; it does not close the engine."""
     server = _Server(engine, latency_ms, faults, search)
-    app = web.Application(client_max_size=MAX_REQUEST_BYTES)
+    app = web.Application(client_max_size=RULES_REQUEST_BYTES)
     app.router.add_post("/v1/chat/completions", server.chat)
     app.router.add_get("/v1/models", server.models)
     app.router.add_get("/health", server.health)

@@ -1,7 +1,8 @@
 """Every decision about a thread, with its evidence."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import Any
 
 from medlive.curation.cross_examination import texts_of
@@ -13,6 +14,7 @@ from medlive.db.harvest.fetches import kept_pages
 from medlive.db.session import Session
 from medlive.db.tables.decisions import CurationRow
 from medlive.db.tables.intake import TakedownRow
+from medlive.db.threads.excerpts import Excerpt, Window, load_excerpt
 from medlive.db.threads.takedowns import find_takedown
 from medlive.db.threads.threads import (
     count_identifiers,
@@ -22,8 +24,11 @@ from medlive.db.threads.threads import (
     thread_of_case,
     thread_row,
 )
+from medlive.deidentify.detect import redact
 from medlive.errors import MedliveError, UsageError
-from medlive.threads.prepare import deidentified, normalised, thread_language
+from medlive.text.normalise import dominant_language, normalise
+from medlive.threads.model import Thread
+from medlive.threads.prepare import deidentified, deidentified_part, normalised, thread_language
 
 
 class ThreadTakenDown(MedliveError):
@@ -36,19 +41,30 @@ class ThreadTakenDown(MedliveError):
         super().__init__(f"{takedown.source}/{takedown.thread_id} was taken down on {when}: {takedown.reason}")
 
 
-async def inspect_case(session: Session, case_id: str, *, decision: int | None = None) -> dict[str, Any]:
+async def inspect_case(
+    session: Session, case_id: str, *, decision: int | None = None, window: Window | None = None
+) -> dict[str, Any]:
     """`inspect_thread` of the thread a case was made from. Raises UsageError for an unknown id."""
     await find_status(session, case_id)
-    return await inspect_thread(session, *await thread_of_case(session, case_id), decision=decision)
+    thread = await thread_of_case(session, case_id)
+    return await inspect_thread(session, *thread, decision=decision, window=window)
 
 
 async def inspect_thread(
-    session: Session, source: str, thread_id: str, *, decision: int | None = None
+    session: Session, source: str, thread_id: str, *, decision: int | None = None, window: Window | None = None
 ) -> dict[str, Any]:
     """The thread (without identifiers), its filter verdicts, a curation and its case, as JSON values.
 
-    The curation is the latest one, or that of the number `decision` among "decisions". Raises UsageError when
-    there is no such thread or decision, and ThreadTakenDown when it was erased.
+    Args:
+        session: The database.
+        source: The thread's source.
+        thread_id: Its id there.
+        decision: The number of a curation among "decisions"; None for the latest.
+        window: Which part of the thread is read (`_excerpt_as_json`); None for the whole, however long it is.
+
+    Raises:
+        UsageError: when there is no such thread or decision.
+        ThreadTakenDown: when it was erased.
     """
     if (takedown := await find_takedown(session, source, thread_id)) is not None:
         raise ThreadTakenDown(takedown)
@@ -56,8 +72,13 @@ async def inspect_thread(
     if not revisions:
         raise UsageError(f"unknown thread {source}/{thread_id}")
     revision = revisions[-1]
-    stored = await load_thread(session, revision)
-    row = await thread_row(session, stored.thread_pk)
+    if window is None:
+        stored = await load_thread(session, revision)
+        thread_pk, content = stored.thread_pk, _thread_as_json(stored.thread)
+    else:
+        excerpt = await load_excerpt(session, revision, window)
+        thread_pk, content = excerpt.thread_pk, await asyncio.to_thread(_excerpt_as_json, excerpt)
+    row = await thread_row(session, thread_pk)
     origin = {
         "first_seen_at": row.first_seen_at.isoformat(),
         "last_seen_at": row.last_seen_at.isoformat(),
@@ -71,11 +92,9 @@ async def inspect_thread(
     if decided is None and decision is not None:
         raise UsageError(f"{source}/{thread_id} has no decision {decision}")
     curation = await load_curation(session, decided.id) if decided is not None else None
-    of_case = await _case_as_json(session, stored.thread_pk)
-    raw = normalised(stored.thread)
-    shown = deidentified(raw, thread_language(raw))
+    of_case = await _case_as_json(session, thread_pk)
     return {
-        "thread": {"source": source, "thread_id": thread_id, "url": shown.url, **shown.content()},
+        "thread": {"source": source, "thread_id": thread_id, **content},
         "origin": origin,
         "filters": await filter_verdicts_of(session, revision),
         "overruled": overruled,
@@ -84,6 +103,26 @@ async def inspect_thread(
         "decisions": [_decision(one) for one in decisions],
         **of_case,
     }  # fmt: skip
+
+
+def _thread_as_json(thread: Thread) -> dict[str, Any]:
+    raw = normalised(thread)
+    shown = deidentified(raw, thread_language(raw))
+    return {"url": shown.url, **shown.content()}
+
+
+def _excerpt_as_json(excerpt: Excerpt) -> dict[str, Any]:
+    """A part of a thread as the whole is shown, each message with its place in the thread and the part's in it."""
+    language = dominant_language(normalise(excerpt.opening))
+    shown = [
+        replace(one.message, text=deidentified_part(one.before, one.message.text, one.after, language))
+        for one in excerpt.messages
+    ]
+    title = redact(normalise(excerpt.thread.title), language)
+    content = replace(excerpt.thread, title=title, messages=tuple(shown)).content()
+    for message, one in zip(content["messages"], excerpt.messages, strict=True):
+        message |= {"place": one.place, "start": one.start, "length": one.length}
+    return {"url": excerpt.thread.url, **content, "total": excerpt.total}
 
 
 async def pairs_of(session: Session, cases: Sequence[ComparedCase]) -> AsyncIterator[dict[str, str]]:

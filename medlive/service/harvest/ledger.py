@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import TypeGuard, TypeVar
 
 from medlive import __version__
+from medlive.bounds import MESSAGE_CHARS
 from medlive.db.batching import Batcher
 from medlive.db.harvest import archives, fetches, frontier, harvests
 from medlive.db.session import Database, Session
@@ -40,9 +41,6 @@ from medlive.sources.ledger import (
 from medlive.sources.source import ListEntry, Page, ProblemKind
 from medlive.threads.model import Thread
 from medlive.threads.prepare import FoundIdentifier, thread_identifiers
-
-LONGEST_MESSAGE = 200_000
-"""Characters of a message that are read: no community allows a tenth of that, and longer ones take seconds."""
 
 T = TypeVar("T")
 
@@ -249,8 +247,8 @@ def _storable_pages(events: Sequence[HarvestEvent]) -> list[FetchedPage]:
 
 def _find_identifiers(thread: Thread) -> tuple[FoundIdentifier, ...]:
     longest = max(len(text) for text in (thread.title, *(m.text for m in thread.messages)))
-    if longest > LONGEST_MESSAGE:
-        raise BadInput(f"a message has {longest} characters, more than the {LONGEST_MESSAGE} that are read")
+    if longest > MESSAGE_CHARS:
+        raise BadInput(f"a message has {longest} characters, more than the {MESSAGE_CHARS} that are read")
     return thread_identifiers(thread)
 
 

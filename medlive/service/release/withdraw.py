@@ -2,7 +2,7 @@
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -17,7 +17,14 @@ from medlive.errors import CheckFailed, UsageError
 from medlive.integrity.signing import SecretKey, load_signing_key, sign
 from medlive.rubric.model import Criterion
 from medlive.service.paths import snapshots_path
-from medlive.snapshot.errata import MOST_REASON, WithdrawalKind, trusted_comment, write_errata_file
+from medlive.snapshot.errata import (
+    MOST_REASON,
+    PUBLIC_ERRATA,
+    Errata,
+    WithdrawalKind,
+    trusted_comment,
+    write_errata_file,
+)
 from medlive.snapshot.gates import standard_scanner
 from medlive.snapshot.verify.text_checks import as_read, find_contact, find_disguise, find_unstorable
 
@@ -136,20 +143,25 @@ async def record_takedown(session: Session, case_ids: Iterable[str]) -> None:
 async def write_errata(database: Database, settings: Settings, *, key: SecretKey | None = None) -> Path:
     """Write `errata.json` beside the frozen snapshots, signed when there is a key (default: `load_signing_key`).
 
+    `errata-public.json` beside it names neither snapshots that are not publishable nor what they alone hold.
     Called after each freeze and withdrawal; the same rows give the same bytes. Raises BadInput when the folder
     cannot be written.
     """
     key = key or load_signing_key(os.environ)
     async with database.begin() as session:
         errata = await withdrawals.load_errata(session)
-
-        def signer(data: bytes) -> str:
-            assert key is not None
-            return sign(data, key, trusted_comment(errata), f"medlive errata, key {key.public.id_text()}")
-
+        public = await withdrawals.load_errata(session, public=True)
         # Written under the lock that reading took, so that the latest state is written last.
         folder = snapshots_path(settings)
-        return await asyncio.to_thread(write_errata_file, folder, errata, signer if key else None)
+        await asyncio.to_thread(write_errata_file, folder, public, _signer(public, key), PUBLIC_ERRATA)
+        return await asyncio.to_thread(write_errata_file, folder, errata, _signer(errata, key))
+
+
+def _signer(errata: Errata, key: SecretKey | None) -> Callable[[bytes], str] | None:
+    if key is None:
+        return None
+    comment, about = trusted_comment(errata), f"medlive errata, key {key.public.id_text()}"
+    return lambda data: sign(data, key, comment, about)
 
 
 def check_public_reason(reason: str) -> str:

@@ -18,6 +18,7 @@ from urllib.parse import urljoin, urlsplit
 import httpcore2
 import httpx2
 
+from medlive.bounds import ROBOTS_REDIRECTS
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
 from medlive.sources.fetching.block_pages import block_page
@@ -44,8 +45,6 @@ _GLANCE_BYTES = 64 * 1024
 _GLANCE_S = 5.0
 _VALIDATOR = re.compile(r"[\x20-\x7e]{1,1000}")
 """What is sent back of an ETag: servers refuse a request with long headers."""
-_ROBOTS_HOPS = 5
-"""Redirects on the way to a robots.txt (RFC 9309 §2.3.1.2)."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
 _NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
@@ -200,7 +199,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
                 address, name = urljoin(url, "/robots.txt"), host_of(url)
                 request = _Request(address, policy, self._settings.total_timeout_s, for_robots=True)
                 try:
-                    response = await self._follow(request, _ROBOTS_HOPS)
+                    response = await self._follow(request, ROBOTS_REDIRECTS)
                     host.robots = read_robots(name, response.status, response.body, now())
                 except FetchError as error:
                     detail = f"robots.txt could not be read: {error.message}"

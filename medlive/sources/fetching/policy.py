@@ -11,6 +11,7 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
+from medlive.bounds import PAGE_BYTES, PAGE_SECONDS, REDIRECTS, RETRY_AFTER_S
 from medlive.sources.source import ProblemKind, Site, SourceError, allowed_hosts
 
 PRODUCT = "medlive"
@@ -85,11 +86,11 @@ class FetchSettings(BaseModel):
     concurrency_per_host: int = Field(default=1, ge=1, le=16)
     attempt_timeout_s: float = Field(default=60.0, gt=0)
     """Most seconds for one attempt, from the connection to the last byte."""
-    total_timeout_s: float = Field(default=180.0, gt=0)
+    total_timeout_s: float = Field(default=PAGE_SECONDS, gt=0)
     """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
-    max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
+    max_body_bytes: int = Field(default=PAGE_BYTES, gt=0)
     """Most bytes of a body, counted after decompression."""
-    max_redirects: int = Field(default=5, ge=0)
+    max_redirects: int = Field(default=REDIRECTS, ge=0)
     retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
     """Attempts after the first, for each reason; a reason not named is not retried."""
     retry_budget: Mapping[FetchReason, int] = dict(zip(OUTAGES, (30, 30, 60, 20), strict=True))
@@ -99,7 +100,7 @@ class FetchSettings(BaseModel):
     backoff_s: float = Field(default=2.0, ge=0)
     """The first wait before another attempt; it doubles each time, and half of it is random."""
     max_backoff_s: float = Field(default=120.0, ge=0)
-    max_retry_after_s: float = Field(default=600.0, ge=0)
+    max_retry_after_s: float = Field(default=RETRY_AFTER_S, ge=0)
     """The longest Retry-After that is waited for; after a longer one the host is not asked until then."""
     content_types: tuple[str, ...] = ("text/html", "application/xhtml+xml", "application/json", "text/plain")
 

@@ -18,6 +18,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from medlive.db.accounts import SESSION_LASTS, Account, find_session, has_accounts
 from medlive.db.tables.accounts import Role
 from medlive.errors import ConfigError, UsageError
+from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
 
 SIGN_IN: Final = "/sign-in"
@@ -96,8 +97,7 @@ def require(role: Role) -> Callable[[Request], Awaitable[Account]]:
     async def check(request: Request) -> Account:
         account = await visitor(request)
         if account is None:
-            path = request.url.path + (f"?{request.url.query}" if request.url.query else "")
-            place = f"{SIGN_IN}?next={quote(path)}"
+            place = f"{SIGN_IN}?next={quote(back_to(request))}"
             if request.method == "GET" and "HX-Request" not in request.headers:
                 raise HTTPException(303, headers={"Location": place})
             raise HTTPException(401, headers={"HX-Redirect": SIGN_IN})

@@ -8,18 +8,92 @@ from anyio import CapacityLimiter, to_thread
 from argon2 import PasswordHasher
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from medlive.bounds import PASSWORD_CHARS
+
 SHORTEST: Final = 12
-LONGEST: Final = 256
-"""Characters of a password; nobody types more, and hashing takes time."""
+"""Characters of a password, at least."""
+_LEAST_DISTINCT: Final = 6
+"""Different characters of a password, at least."""
+_LEAST_OWN: Final = 8
+"""Characters of a password that are left without the account's name and the words that everybody tries."""
+_TRIED: Final = (
+    "password",
+    "passwort",
+    "passw0rd",
+    "p@ssword",
+    "p@ssw0rd",
+    "qwertyuiop",
+    "qwerty",
+    "qwertz",
+    "asdfghjkl",
+    "zxcvbnm",
+    "1q2w3e4r5t6y",
+    "1qaz2wsx3edc",
+    "letmein",
+    "welcome",
+    "changeme",
+    "administrator",
+    "admin",
+    "iloveyou",
+    "sunshine",
+    "princess",
+    "football",
+    "baseball",
+    "superman",
+    "monkey",
+    "dragon",
+    "master",
+    "secret",
+    "medlive",
+)
+"""Words that begin every list of guesses, the longer before those that they hold."""
+_ROWS: Final = ("01234567890123456789", "abcdefghijklmnopqrstuvwxyz", "qwertyuiopasdfghjklzxcvbnm")
 _HASHER: Final = PasswordHasher()
 _AT_ONCE: Final = CapacityLimiter(2)  # Each takes 64 MiB
 
 
-def fault_of(password: str, again: str) -> str | None:
-    """What is wrong with a new password that was typed twice, in a sentence; None if nothing is."""
-    if not SHORTEST <= len(password) <= LONGEST:
-        return f"A password has {SHORTEST} to {LONGEST} characters. Several words make a good one."
-    return None if password == again else "The two passwords differ."
+def fault_of(password: str, again: str, name: str) -> str | None:
+    """What is wrong with a new password that was typed twice, in a sentence; None if nothing is.
+
+    As NIST SP 800-63B (3.1.1.2) has it: long, and not what is guessed first. No kinds of characters are asked for.
+
+    Args:
+        password: As it was typed.
+        again: As it was typed a second time.
+        name: The account's.
+    """
+    if not SHORTEST <= len(password) <= PASSWORD_CHARS:
+        return f"A password has {SHORTEST} to {PASSWORD_CHARS} characters. Several words make a good one."
+    if password != again:
+        return "The two passwords differ."
+    plain = _normalised(password).casefold()
+    if len(set(plain)) < _LEAST_DISTINCT or plain in (plain * 2)[1:-1]:
+        return "This password repeats itself. Several different words make a good one."
+    if len(_own_part(plain, name)) < _LEAST_OWN:
+        return "This password is among the first that are guessed. Several different words make a good one."
+    return None
+
+
+def _own_part(plain: str, name: str) -> str:
+    """What is left of a password without the account's name, words that everybody tries, and rows of keys."""
+    for word in (_normalised(name).casefold(), *_TRIED):
+        plain = plain.replace(word, "") if len(word) > 2 else plain
+    for row in _ROWS:
+        for keys in (row, row[::-1]):
+            plain = _without_runs(plain, keys)
+    return plain
+
+
+def _without_runs(plain: str, row: str) -> str:
+    """The text without what stands side by side in a row of keys, three or more of them."""
+    kept, start = "", 0
+    while start < len(plain):
+        end = start + 1
+        while end < len(plain) and plain[start : end + 1] in row:
+            end += 1
+        kept += plain[start:end] if end - start < 3 else ""
+        start = end
+    return kept
 
 
 async def hash_password(password: str) -> str:
@@ -29,7 +103,7 @@ async def hash_password(password: str) -> str:
 
 async def verify(stored: str | None, password: str) -> bool:
     """Whether the password is the one of the hash; without a hash as much work is done, and the answer is no."""
-    return await to_thread.run_sync(_verify, stored, _normalised(password[: LONGEST + 1]), limiter=_AT_ONCE)
+    return await to_thread.run_sync(_verify, stored, _normalised(password[: PASSWORD_CHARS + 1]), limiter=_AT_ONCE)
 
 
 def is_outdated(stored: str) -> bool:

@@ -1,12 +1,12 @@
 """The routes of accounts: sign in and out, invitations, an account's own page."""
 
 import ipaddress
+import logging
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import ceil
 from typing import Annotated, Final
 
-import structlog
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
@@ -29,7 +29,7 @@ SiteOf = Annotated[Site, Depends(site_of)]
 Signed = Annotated[Account, Depends(require(Role.VIEWER))]
 Text = Annotated[str, Form()]
 _FORM: Final = [Depends(check_form)]
-_log: Final = structlog.get_logger(__name__)
+_log: Final = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ async def show_invitation(request: Request, site: SiteOf, token: str) -> Respons
 async def accept(request: Request, site: SiteOf, token: str, password: Text = "", again: Text = "") -> Response:
     """Set the password and sign in; the link ends with it."""
     account = await _invited(site, token)
-    if fault := passwords.fault_of(password, again):
+    if fault := passwords.fault_of(password, again, account.name):
         return render(request, InvitationPage(account.name, fault), 422)
     hashed = await passwords.hash_password(password)
     async with site.database.begin() as session:
@@ -127,7 +127,7 @@ async def change_password(
     if isinstance(checked, _Refusal):
         text = checked.text if checked.retry_after else "This is not the current password."
         return render(request, AccountPage(account, current_error=text), checked.status)
-    if fault := passwords.fault_of(password, again):
+    if fault := passwords.fault_of(password, again, account.name):
         return render(request, AccountPage(account, error=fault), 422)
     hashed = await passwords.hash_password(password)
     async with site.database.begin() as session:
@@ -152,7 +152,7 @@ async def come_from_provider(request: Request, site: SiteOf) -> Response:
     try:
         account = await oidc.come_back(request, site)
     except oidc.Refused as error:
-        _log.warning("refused after the identity provider", reason=str(error), cause=str(error.__cause__))
+        _log.warning("refused after the identity provider: %s (%s)", error, error.__cause__)
         return await _sign_in_page(request, site, HOME, refusal=_Refusal(str(error), 403))
     return await _enter(request, site, account, request.session.get("next", HOME))
 
@@ -187,7 +187,7 @@ async def _check_password(request: Request, site: Site, name: str, password: str
         if attempts > most:
             seconds = max(1, round((until - datetime.now(UTC)).total_seconds()))
             minutes = ceil(seconds / 60)
-            _log.warning("too many attempts to sign in", attempts=attempts, minutes_left=minutes)
+            _log.warning("too many attempts to sign in: %d, %d minutes left", attempts, minutes)
             text = f"Too many attempts. Try again in {minutes} minutes."
             return _Refusal(text, 429, seconds)
     async with site.database.begin() as session:
@@ -219,7 +219,7 @@ async def _enter(request: Request, site: Site, account: Account, place: str) -> 
     # Another token of forms too: nothing that was known before goes on.
     request.session.clear()
     request.session[TOKEN] = token
-    _log.info("signed in", account=account.name)
+    _log.info("signed in: %s", account.name)
     return RedirectResponse(local_path(place), 303)
 
 

@@ -5,8 +5,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from itertools import pairwise
-from typing import Any, Literal
+from typing import Any, Final, Literal, NamedTuple
 
+_MOST_PAIRS: Final = 25_000_000
+"""Pairs of words that are compared: two texts of 5,000 words."""
 _TOKENS = re.compile(r"[\u3400-\u9fff]|\s+|[^\s\u3400-\u9fff]+")
 
 
@@ -45,12 +47,19 @@ def mark_thread(
     for element in elements:
         quotes.setdefault(element["message_id"], []).append((element["id"], element["quote"]))
     title = _mark("title", thread["title"], {}, quotes.get("title", []))
-    messages = enumerate(thread["messages"])
-    return title, tuple(_mark(f"m{n}", m["text"], m, quotes.get(f"m{n}", [])) for n, m in messages)
+    messages = []
+    for n, message in enumerate(thread["messages"]):
+        name = f"m{message.get('place', n)}"
+        messages.append(_mark(name, message["text"], message, quotes.get(name, [])))
+    return title, tuple(messages)
 
 
 def _mark(id_: str, text: str, about: Mapping[str, Any], quotes: list[tuple[str, str]]) -> Marked:
-    found = {name: place for name, quote in quotes if (place := _find(quote, text)) is not None}
+    folded = _fold(text) if quotes else None
+    found = {}
+    for name, quote in quotes:
+        if folded is not None and (place := _find(quote, folded)) is not None:
+            found[name] = place
     edges = sorted({0, len(text), *(edge for place in found.values() for edge in place)})
     parts = []
     for start, end in pairwise(edges):
@@ -60,16 +69,39 @@ def _mark(id_: str, text: str, about: Mapping[str, Any], quotes: list[tuple[str,
     return Marked(id_, tuple(parts), about, tuple(name for name, _ in quotes if name not in found))
 
 
-def _find(quote: str, text: str) -> tuple[int, int] | None:
+class _Folded(NamedTuple):
+    """A text in small letters with single spaces, and where each of its characters stands in the text."""
+
+    text: str
+    places: list[int]
+
+
+def _fold(text: str) -> _Folded:
+    letters: list[str] = []
+    places: list[int] = []
+    for place, letter in enumerate(text):
+        if not letter.isspace():
+            small = letter.lower()
+            letters.append(small if len(small) == 1 else letter)
+            places.append(place)
+        elif letters and letters[-1] != " ":
+            letters.append(" ")
+            places.append(place)
+    return _Folded("".join(letters), places)
+
+
+def _find(quote: str, folded: _Folded) -> tuple[int, int] | None:
     """Where a quote stands, whatever the case of its letters and the width of its spaces."""
-    words = quote.split()
-    match = re.search(r"\s+".join(map(re.escape, words)), text, re.IGNORECASE) if words else None
-    return match.span() if match else None
+    wanted = _fold(quote).text.strip()
+    start = folded.text.find(wanted) if wanted else -1
+    return (folded.places[start], folded.places[start + len(wanted) - 1] + 1) if start >= 0 else None
 
 
 def compare(old: str, new: str) -> tuple[Change, ...]:
-    """What a text lost and gained, word by word, of Chinese character by character."""
+    """What a text lost and gained, word by word, of Chinese character by character; as a whole if it is long."""
     before, after = _TOKENS.findall(old), _TOKENS.findall(new)
+    if len(before) * len(after) > _MOST_PAIRS:
+        return (Change("old", old), Change("new", new))
     changes = []
     for kind, a, b, c, d in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
         if kind == "equal":

@@ -14,6 +14,7 @@ from medlive.web.audit.drift import Drift
 from medlive.web.audit.marking import Change, Marked
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import Table
+from medlive.web.audit.window import Stretch
 from medlive.web.pages import Page
 
 if TYPE_CHECKING:
@@ -97,7 +98,7 @@ class RevisionStep:
 class ModelResults:
     """How models did on the case."""
 
-    withheld: bool = False  # Whether the account rates in a study, which is blind
+    withheld: bool = False  # Whether the account rates in a study, or people check verdicts on the case blind
     reading: bool = False  # Whether some are still being read
     tables: Sequence["RubricResults"] = ()
     problems: Sequence[tuple[str, str]] = ()  # Name, and why it is not shown
@@ -112,6 +113,9 @@ class ThreadPage(Page):
     language: str
     title: Marked
     messages: Sequence[Marked]
+    shown: Stretch  # Which of the thread's messages these are
+    parts: Mapping[str, Stretch]  # Message → which of its characters are shown, where not all are
+    elsewhere: Mapping[str, str]  # Message that an element quotes, and that is not shown → its page
     elements: Mapping[str, Sequence[Mapping[str, Any]]]  # Side → elements
     flags: Mapping[str, Sequence[Mapping[str, Any]]]  # Element or text → checks that it failed
     advice: Sequence[Advice]

@@ -1,5 +1,6 @@
 """The routes of the audit room."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Annotated, Final, Literal
@@ -20,6 +21,7 @@ from medlive.web.audit.pages import RequestPage, Row, TablePage
 from medlive.web.audit.state import State
 from medlive.web.audit.tables import TABLES
 from medlive.web.audit.thread import load_thread_page, row_links
+from medlive.web.audit.window import Place
 from medlive.web.downloads.files import FIGURE_POLICY
 from medlive.web.pages import local_path, render
 from medlive.web.site import Room, Section, Site, site_of
@@ -29,6 +31,7 @@ AUDIT: Final = Room("audit", False, router, (Section("Audit", "/audit"),))
 SiteOf = Annotated[Site, Depends(site_of)]
 Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
 Text = Annotated[str, Form()]
+PlaceOf = Annotated[Place, Depends()]
 Decision = Annotated[int | None, Query(ge=1, le=2**31 - 1)]
 """The number of an earlier decision to show; None: the latest."""
 _LINKS: Final = [(table.title, f"/audit/{name}") for name, table in TABLES.items()]
@@ -76,29 +79,37 @@ async def show_request(request: Request, site: SiteOf, digest: str) -> Response:
     async with site.database.begin() as session:
         with _missing():
             found = await show_prompt(session, digest)
-    return render(request, RequestPage(found))
+    return await asyncio.to_thread(render, request, RequestPage(found))
 
 
 @router.get("/cases/{case_id}")
 async def show_case(
-    request: Request, site: SiteOf, account: Viewer, case_id: str, decision: Decision = None
+    request: Request, site: SiteOf, account: Viewer, case_id: str, place: PlaceOf, decision: Decision = None
 ) -> Response:
     """A case with its thread and every decision about it."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_case(session, case_id, decision=decision)
-        return render(request, await load_thread_page(session, found, account, request, of_case=True))
+            found = await inspect_case(session, case_id, decision=decision, window=place.window)
+        page = await load_thread_page(session, found, account, request, place, of_case=True)
+    return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/threads/{source}/{thread_id:path}")
 async def show_thread(
-    request: Request, site: SiteOf, account: Viewer, source: str, thread_id: str, decision: Decision = None
+    request: Request,
+    site: SiteOf,
+    account: Viewer,
+    source: str,
+    thread_id: str,
+    place: PlaceOf,
+    decision: Decision = None,
 ) -> Response:
     """A thread with every decision about it, and its case."""
     async with site.database.begin() as session:
         with _missing():
-            found = await inspect_thread(session, source, thread_id, decision=decision)
-        return render(request, await load_thread_page(session, found, account, request, of_case=False))
+            found = await inspect_thread(session, source, thread_id, decision=decision, window=place.window)
+        page = await load_thread_page(session, found, account, request, place, of_case=False)
+    return await asyncio.to_thread(render, request, page)
 
 
 @router.get("/{table}.{form}")

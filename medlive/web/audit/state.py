@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import QueryParams
 
+from medlive.bounds import SEARCH_CHARS
 from medlive.clock import parse_moment
 from medlive.db.audit.listing import Filter, Listing
 from medlive.db.audit.tables import LISTINGS
@@ -38,7 +39,7 @@ class State:
         if "week" in facets:
             facets["week"] = tuple(map(parse_week, facets["week"]))
         since, until = (_moment(given.get(name)) for name in _TIMES)
-        where = Filter(facets, since, until, given.get("text", "").strip()[:200])
+        where = Filter(facets, since, until, given.get("text", "").strip()[:SEARCH_CHARS])
         sort = given.get("sort", "")
         LISTINGS[table].order(sort)
         places = {name: given.get(name) for name in ("after", "before", "at")}

@@ -15,7 +15,7 @@ from medlive.db.audit.details import CaseRevision, find_replies, list_membership
 from medlive.db.audit.listing import load_page
 from medlive.db.audit_log import list_entries
 from medlive.db.session import Session
-from medlive.db.studies import has_open_study
+from medlive.db.studies import has_open_study, is_checked_blind
 from medlive.service.audit import without_identifiers
 from medlive.service.paths import results_paths
 from medlive.web.acts.actions import case_actions, thread_actions
@@ -23,6 +23,7 @@ from medlive.web.audit.marking import compare, mark_thread
 from medlive.web.audit.pages import Advice, Call, Link, ModelResults, RevisionStep, ThreadPage
 from medlive.web.audit.state import TABLE, State
 from medlive.web.audit.tables import TABLES
+from medlive.web.audit.window import Place, messages_shown, pages_of, parts_shown
 from medlive.web.site import site_of
 
 PATIENCE_S: Final = 2.0
@@ -32,15 +33,23 @@ _Record = Mapping[str, Any]
 
 
 async def load_thread_page(
-    session: Session, found: dict[str, Any], account: Account, request: Request, *, of_case: bool
+    session: Session,
+    found: dict[str, Any],
+    account: Account,
+    request: Request,
+    part: Place,
+    *,
+    of_case: bool,
 ) -> ThreadPage:
-    """The page about what `inspect_thread` found: its case, if `of_case`, or the thread.
+    """The page about what `inspect_thread` found of a part of a thread: its case, if `of_case`, or the thread.
 
     The query of the request says which list led to it.
     """
     url = request.url
     curation = found["curation"] or {"elements": (), "claims": (), "calls": (), "checks": ()}
-    title, messages = mark_thread(found["thread"], curation["elements"])
+    shown = messages_shown(request, part, found["thread"])
+    parts = parts_shown(request, found["thread"]["messages"])
+    title, messages = await asyncio.to_thread(mark_thread, found["thread"], curation["elements"])
     elements = _group(curation["elements"], "side")
     claims = {claim["element_id"]: claim for claim in curation["claims"]}
     criteria = _group(found["criteria"], "advice_id")
@@ -65,6 +74,9 @@ async def load_thread_page(
         language="zh" if any("\u4e00" <= c <= "\u9fff" for c in found["thread"]["title"]) else "en",
         title=title,
         messages=messages,
+        shown=shown,
+        parts=parts,
+        elsewhere=pages_of(request, part, {element["message_id"] for element in curation["elements"]}),
         elements=elements,
         flags=_group((c for c in curation["checks"] if not c["passed"]), "subject"),
         advice=advice,
@@ -74,7 +86,7 @@ async def load_thread_page(
             d["number"]: str(url.include_query_params(decision=d["number"]).replace(scheme="", netloc=""))
             for d in found["decisions"]
         },
-        revisions=[_step(*pair) for pair in pairwise(revisions)][::-1],
+        revisions=await asyncio.to_thread(_steps, revisions),
         memberships=await list_memberships(session, case_id) if case_id else [],
         results=await _results(request, session, account, case_id) if case_id else ModelResults(),
         entries=await list_entries(session, subject=subject),
@@ -87,7 +99,7 @@ async def load_thread_page(
 
 async def _results(request: Request, session: Session, account: Account, case_id: str) -> ModelResults:
     """How models did on a case, by what was read before and what can be read in `PATIENCE_S`."""
-    if await has_open_study(session, account.name):
+    if await has_open_study(session, account.name) or await is_checked_blind(session, case_id):
         return ModelResults(withheld=True)
     state = request.app.state
     if not hasattr(state, "results"):
@@ -145,6 +157,11 @@ def _group(records: Iterable[_Record], name: str) -> dict[str, list[_Record]]:
     for record in records:
         found.setdefault(str(record[name]), []).append(record)
     return found
+
+
+def _steps(revisions: Sequence[CaseRevision]) -> list[RevisionStep]:
+    """What each revision changed in the one before, the newest first."""
+    return [_step(*pair) for pair in pairwise(revisions)][::-1]
 
 
 def _step(old: CaseRevision, new: CaseRevision) -> RevisionStep:

@@ -17,7 +17,7 @@ from medlive.integrity.folder import SUMS
 from medlive.publishing.publish import read_release
 from medlive.publishing.target import FolderTarget
 from medlive.snapshot.describe.feed import Release
-from medlive.snapshot.errata import ERRATA, Errata, load_errata
+from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata
 from medlive.snapshot.identity import folder_name
 from medlive.web.site import Site
 
@@ -106,11 +106,20 @@ def _warn_once(version: str, why: str) -> None:
     _log.warning("snapshot %s is not shown: %s", version, why)
 
 
+def errata_name(site: Site) -> str:
+    """The file of errata that the site gives out: one that names no hidden snapshot, unless it is a preview.
+
+    Where another machine's snapshots were fetched to, `errata.json` is what that one gave out.
+    """
+    public = (site.snapshots / PUBLIC_ERRATA).is_file()
+    return PUBLIC_ERRATA if public and not site.preview else ERRATA
+
+
 async def load_public_errata(site: Site, catalog: Catalog) -> Errata:
-    """The published errata, of the snapshots that the site shows; none where the file is missing or damaged."""
+    """The errata of the snapshots that the site shows; none where the file is missing or damaged."""
     versions = {shown.version for shown in catalog.snapshots}
     try:
-        errata = await asyncio.to_thread(load_errata, site.snapshots / ERRATA)
+        errata = await asyncio.to_thread(load_errata, site.snapshots / errata_name(site))
     except BadInput:
         return Errata()
     return Errata(entries=tuple(entry for entry in errata.entries if versions.intersection(entry.snapshots)))

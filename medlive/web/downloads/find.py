@@ -8,12 +8,11 @@ from typing import Annotated, Final
 
 from fastapi import Depends, HTTPException
 
+from medlive.bounds import CHANGES_SHOWN
 from medlive.snapshot.diff import SnapshotDiff, diff_snapshots
 from medlive.web.downloads.catalog import Catalog, ShownSnapshot, load_catalog
 from medlive.web.site import Site, site_of
 
-MOST_LISTED: Final = 100
-"""Cases of each kind that a difference lists."""
 _DIFFING: Final = Lock()
 TheSite = Annotated[Site, Depends(site_of)]
 
@@ -44,4 +43,4 @@ async def find_diff(catalog: Catalog, old: str, new: str) -> SnapshotDiff:
 @lru_cache(maxsize=32)
 def _diff(old: Path, new: Path, digests: tuple[str, str]) -> SnapshotDiff:
     with _DIFFING:  # reads both whole: one at a time
-        return diff_snapshots(old, new, limit=MOST_LISTED)
+        return diff_snapshots(old, new, limit=CHANGES_SHOWN)

@@ -39,6 +39,7 @@ class SnapshotPage(Page):
     errata: Sequence[Erratum]
     evaluations: Sequence[Evaluation]
     has_report: bool
+    report_withheld: bool  # While people check a grader's verdicts on its cases without seeing them
     card: Markup
 
 

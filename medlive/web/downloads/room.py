@@ -3,28 +3,30 @@
 import asyncio
 from datetime import timedelta
 from functools import partial
-from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
 from fastapi import APIRouter, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.bounds import CHANGES_SHOWN
 from medlive.clock import now
 from medlive.db.release.downloads import count_download, list_downloads, total_downloads
 from medlive.db.runs import list_evaluations
+from medlive.db.studies import blind_versions
 from medlive.errors import DatabaseUnavailable
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
+from medlive.service.paths import report_path
 from medlive.snapshot.describe.feed import FEED, LATEST, Place, feed_xml, latest_json
 from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api
 from medlive.web.downloads.card import card_html
-from medlive.web.downloads.catalog import load_public_errata, totals_of
+from medlive.web.downloads.catalog import Catalog, errata_name, load_public_errata, totals_of
 from medlive.web.downloads.files import send_file
-from medlive.web.downloads.find import MOST_LISTED, TheCatalog, TheSite, find_diff, find_shown
+from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import load_leaderboard
 from medlive.web.downloads.pages import (
     ApiPage,
@@ -35,17 +37,18 @@ from medlive.web.downloads.pages import (
     SnapshotPage,
 )
 from medlive.web.pages import render
+from medlive.web.requests import site_address
 from medlive.web.site import Room, Section, Site
 
 _REPORT_POLICY: Final = "frame-ancestors 'none'; sandbox allow-scripts allow-downloads allow-popups"
 """A report's pages state their own policy, with the digests of their styles; here they are kept from cookies."""
 
+_WITHHELD: Final = (
+    "People check a grader's verdicts on cases of this snapshot without seeing them. Its report, which holds the"
+    " verdicts, is shown again when their study is closed."
+)
 router: Final = APIRouter(include_in_schema=False)
 _READ: Final = ["GET", "HEAD"]
-
-
-def _address(request: Request) -> str:
-    return str(request.base_url).rstrip("/")
 
 
 @router.api_route("/", methods=_READ)
@@ -57,7 +60,7 @@ async def index(request: Request, site: TheSite, catalog: TheCatalog) -> Respons
         week = sum(row.count for row in await list_downloads(session, today - timedelta(days=6)))
     latest = catalog.latest
     key = latest is not None and latest.release.manifest.signing is not None
-    return render(request, IndexPage(catalog.snapshots, latest, _address(request), key, total, week))
+    return render(request, IndexPage(catalog.snapshots, latest, site_address(request), key, total, week))
 
 
 @router.api_route("/index.html", methods=_READ)
@@ -98,8 +101,8 @@ async def made_file(request: Request, site: TheSite, catalog: TheCatalog) -> Res
 @router.api_route(f"/{ERRATA}", methods=_READ)
 @router.api_route(f"/{ERRATA_SIGNATURE}", methods=_READ)
 async def errata_file(request: Request, site: TheSite) -> Response:
-    """The errata or their signature, as they lie beside the snapshots."""
-    name = request.url.path.removeprefix("/")
+    """The errata of what is given out, or their signature, as they lie beside the snapshots."""
+    name = request.url.path.removeprefix("/").replace(ERRATA, errata_name(site))
     return await send_file(request, site.snapshots, name, cache_control=MUTABLE)
 
 
@@ -115,31 +118,46 @@ async def diff(request: Request, catalog: TheCatalog, old: str = "", new: str = 
     """What changed between two snapshots."""
     found = await find_diff(catalog, old, new) if old and new else None
     versions = [shown.version for shown in catalog.given_out]
-    return render(request, DiffPage(versions, old, new, found, MOST_LISTED))
+    return render(request, DiffPage(versions, old, new, found, CHANGES_SHOWN))
 
 
 @router.api_route("/leaderboard", methods=_READ)
 async def leaderboard(request: Request, site: TheSite, catalog: TheCatalog) -> Response:
     """The rankings of verified bundles, and the reports."""
     found = await asyncio.to_thread(load_leaderboard, site.settings.home)
-    reports = [
-        shown.version for shown in catalog.given_out if (_report(site, shown.version) / "index.html").is_file()
-    ]
+    reports, _ = await _reports(site, catalog)
     return render(request, LeaderboardPage(found.rankings, reports))
 
 
 @router.api_route("/report/{version}/{name:path}", methods=_READ)
 async def report_file(request: Request, version: str, name: str, site: TheSite, catalog: TheCatalog) -> Response:
-    """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME."""
+    """A file of the report on a snapshot, as `medlive eval report` wrote it under MEDLIVE_HOME.
+
+    None is shown while people check a grader's verdicts on its cases without seeing them.
+    """
     shown = find_shown(catalog, version)
     if shown.withdrawn:  # its pages show the cases
         raise HTTPException(410)
-    folder, name = _report(site, shown.version), name or "index.html"
+    async with site.database.begin() as session:
+        if shown.version in await blind_versions(session):
+            raise HTTPException(403, _WITHHELD)
+    folder, name = report_path(site.settings, shown.version), name or "index.html"
     return await send_file(request, folder, name, cache_control=MUTABLE, policy=_REPORT_POLICY)
 
 
-def _report(site: Site, version: str) -> Path:
-    return site.settings.home / "reports" / version
+async def _reports(site: Site, catalog: Catalog) -> tuple[list[str], frozenset[str]]:
+    """The versions whose reports are shown, and those on which none may be now."""
+    async with site.database.begin() as session:
+        withheld = await blind_versions(session)
+    shown = []
+    for snapshot in catalog.given_out:
+        if snapshot.version not in withheld and _has_report(site, snapshot.version):
+            shown.append(snapshot.version)
+    return shown, withheld
+
+
+def _has_report(site: Site, version: str) -> bool:
+    return (report_path(site.settings, version) / "index.html").is_file()
 
 
 @router.api_route("/medlive-{version}", methods=_READ)
@@ -156,15 +174,17 @@ async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCa
         totals = await total_downloads(session)
         evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == shown.version]
     parent = shown.release.manifest.parent
+    reports, withheld = await _reports(site, catalog)
     card = await asyncio.to_thread((shown.folder / "README.md").read_text, "utf-8")
     page = SnapshotPage(
         shown=shown,
-        address=_address(request),
+        address=site_address(request),
         parent=parent if parent is not None and (found := catalog.find(parent)) and not found.withdrawn else None,
         downloads=totals_of(totals, shown.version),
         errata=(await load_public_errata(site, catalog)).affecting(shown.version),
         evaluations=evaluations,
-        has_report=not shown.withdrawn and (_report(site, shown.version) / "index.html").is_file(),
+        has_report=shown.version in reports,
+        report_withheld=shown.version in withheld and _has_report(site, shown.version),
         card=card_html(card),
     )
     return render(request, page)
@@ -194,7 +214,7 @@ async def _count(site: Site, version: str, name: str) -> None:
 @router.api_route("/api", methods=_READ)
 async def api_page(request: Request) -> Response:
     """The routes of the JSON API."""
-    return render(request, ApiPage(request.app.openapi()["paths"], _address(request)))
+    return render(request, ApiPage(request.app.openapi()["paths"], site_address(request)))
 
 
 _router: Final = APIRouter()

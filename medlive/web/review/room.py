@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Final
 from fastapi import APIRouter, Depends, Form, HTTPException, Request
 from fastapi.responses import RedirectResponse, Response
 
+from medlive.bounds import HELD_SHOWN
 from medlive.db import studies
 from medlive.db.accounts import Account
 from medlive.db.curation.reviews import Dispute, HeldCase, list_disputes, list_held
@@ -34,7 +35,6 @@ Reviewer = Annotated[Account, Depends(require(Role.REVIEWER))]
 Admin = Annotated[Account, Depends(require(Role.ADMIN))]
 Text = Annotated[str, Form()]
 
-MOST_HELD: Final = 100  # Held cases on the desk
 SCALES: Final[Mapping[str, Sequence[tuple[int, str]]]] = {
     "narrative_and_query": (
         (2, "coherent and a real clinical question"), (1, "with small faults"), (0, "neither"),
@@ -109,11 +109,11 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
     is_admin = account.may(Role.ADMIN)
     async with site.database.begin() as session:
         shown = [s for s in await studies.list_studies(session) if is_admin or _takes_part(s, account)]
-        held, disputes = await list_held(session, limit=MOST_HELD + 1), await list_disputes(session)
+        held, disputes = await list_held(session, limit=HELD_SHOWN + 1), await list_disputes(session)
         quarantined = tuple(s for s in await list_sources(session) if s.quarantine_reason is not None)
         runs = tuple(await list_evaluations(session)) if is_admin else ()
     page = DeskPage(
-        tuple(shown), tuple(held[:MOST_HELD]), len(held) > MOST_HELD, tuple(disputes), quarantined, account,
+        tuple(shown), tuple(held[:HELD_SHOWN]), len(held) > HELD_SHOWN, tuple(disputes), quarantined, account,
         is_admin, runs,
     )  # fmt: skip
     return render(request, page)
@@ -123,7 +123,7 @@ async def show_desk(request: Request, site: SiteOf, account: Reviewer) -> Respon
 async def begin(
     site: SiteOf, account: Admin, name: Text = "", kind: Text = "", version: Text = "", stratum: Text = "none",
     sample: Text = "", seed: Text = "0", raters: Text = "", adjudicator: Text = "", run: Text = "",
-    judges: Text = "",
+    judges: Text = "", keep_reports: Text = "",
 ) -> Response:  # fmt: skip
     """Begin a study."""
     from medlive.service.studies import start_study
@@ -139,7 +139,9 @@ async def begin(
         adjudicator.strip() or None, account.name, datetime.now(UTC), None,
     )  # fmt: skip
     try:
-        await start_study(site.database, study, size, tuple(judges.split()))
+        await start_study(
+            site.database, site.settings, study, size, tuple(judges.split()), keep_reports=bool(keep_reports)
+        )
     except MedliveError as error:
         raise HTTPException(422, error.message) from error
     return RedirectResponse(f"/review/studies/{study.name}/results", 303)
@@ -235,8 +237,11 @@ async def export(site: SiteOf, account: Admin, name: str, adjudicated: bool = Fa
     text = io.StringIO()
     writer = csv.writer(text)
     is_check = study.kind is StudyKind.GRADER_CHECK
-    writer.writerow(["item", "rater", "met" if is_check else "rating"])
-    writer.writerows([r.item, r.rater, "" if r.rating is None else r.rating] for r in found if r.rater in people)
+    how = [study.blinding.value] if is_check else []
+    writer.writerow(["item", "rater", "met" if is_check else "rating", *(["blinding"] if is_check else [])])
+    for given in found:
+        if given.rater in people:
+            writer.writerow([given.item, given.rater, "" if given.rating is None else given.rating, *how])
     headers = {"Content-Disposition": f'attachment; filename="{name}.csv"', "Cache-Control": "no-store"}
     return Response(text.getvalue(), media_type="text/csv; charset=utf-8", headers=headers)
 

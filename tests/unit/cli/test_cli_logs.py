@@ -62,7 +62,7 @@ def test_verbose_adds_details_libraries_and_traces(capsys: pytest.CaptureFixture
         "info: procrastinate.worker: a job begins",
         LATE,
     ]
-    assert "Traceback (most recent call last):" in lines
+    assert "  Traceback (most recent call last):" in lines
 
 
 def test_a_level_holds_for_medlive_and_libraries(capsys: pytest.CaptureFixture[str]) -> None:
@@ -81,6 +81,45 @@ def test_json_lines_carry_level_logger_time_ids_and_trace(capsys: pytest.Capture
     assert failed["exception"].startswith("Traceback")
     assert "run" not in failed
     assert (end["level"], end["event"], end["hint"]) == ("error", "cannot go on", "try again")
+
+
+HOSTILE = "\x1b[2J\x9b31m\u202eevil\r\nerror: forged\u2028error: forged"
+"""Moves the cursor, turns the direction round, and would begin lines of its own."""
+
+
+def _log_hostile() -> None:
+    library = logging.getLogger("uvicorn.error")
+    logs.REMARKS.info("a model is called %s", HOSTILE)
+    with logs.bound(thread=HOSTILE):
+        library.warning("%s asked", HOSTILE)
+    try:
+        raise ValueError(HOSTILE)
+    except ValueError:
+        library.exception("failed")
+    logs.report_error(f"unknown {HOSTILE}", f"try {HOSTILE}")
+
+
+def _has_no_power(line: str) -> bool:
+    return line.isprintable() and not line.startswith("error: forged")
+
+
+@pytest.mark.parametrize("verbose", [False, True])
+def test_no_line_moves_the_cursor_or_is_forged(capsys: pytest.CaptureFixture[str], verbose: bool) -> None:
+    logs.configure(verbose=verbose)
+    _log_hostile()
+    shown = capsys.readouterr().err
+    assert all(_has_no_power(line) for line in shown.split("\n"))
+    assert shown.count("evil") >= 5
+
+
+def test_json_lines_hold_a_strangers_text_escaped(capsys: pytest.CaptureFixture[str]) -> None:
+    logs.configure(as_json=True)
+    _log_hostile()
+    lines = capsys.readouterr().err.rstrip("\n").split("\n")
+    assert all(map(_has_no_power, lines))
+    remark, asked, *_ = map(json.loads, lines)
+    assert remark["event"] == f"a model is called {HOSTILE}"
+    assert asked["thread"] == HOSTILE
 
 
 def test_options_before_the_command_and_variables_choose_how_is_logged(instance: Instance) -> None:

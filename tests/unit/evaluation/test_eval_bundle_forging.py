@@ -364,7 +364,7 @@ def test_a_snapshot_is_as_publishable_as_it_says(room: Room) -> None:
 def test_documents_and_rows_that_would_fill_the_memory_are_not_read(
     room: Room, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(bundle_read, "MOST_DOCUMENT", 100_000)
+    monkeypatch.setattr(bundle_read, "BUNDLE_DOCUMENT_BYTES", 100_000)
     assert room.verify(room.files).ok
     many = b'{"a":[' + b"[]," * 50_000 + b"[]]}\n"
     for name in (SCORES, GRADES):

@@ -69,7 +69,7 @@ def test_medquad_folder_reads_as_its_archive(tmp_path: Path) -> None:
 def test_hostile_archive_members_are_reported_and_the_rest_is_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(members_module, "MAX_MEMBER", 10_000)
+    monkeypatch.setattr(members_module, "ARCHIVE_MEMBER_BYTES", 10_000)
     bomb = '<!DOCTYPE d [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;">]><Document><Focus>&b;</Focus></Document>'
     archive = tmp_path / "hostile.tar.gz"
     with tarfile.open(archive, "w:gz") as tar:
@@ -123,7 +123,7 @@ def test_header_after_header_without_end_is_a_problem(tmp_path: Path) -> None:
 
 
 def test_archive_that_unpacks_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(members_module, "MAX_UNPACKED", 100_000)
+    monkeypatch.setattr(members_module, "ARCHIVE_BYTES", 100_000)
     files = {"a/1.xml": PAGE.encode(), "zeros.bin": b"\0" * 5_000_000, "a/2.xml": PAGE.encode()}
     passages, log = read(tar_of(tmp_path / "bomb.tar.gz", files))
     assert len(passages) == 1
@@ -202,7 +202,7 @@ def test_jsonl_reads_passages_and_medrag_chunks_and_reports_bad_lines_by_number(
 
 
 def test_jsonl_skips_a_line_beyond_bounds_and_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("medlive.evidence.corpora.jsonl.MAX_LINE", 1000)
+    monkeypatch.setattr("medlive.evidence.corpora.jsonl.PASSAGE_LINE_BYTES", 1000)
     file = tmp_path / "n.jsonl"
     file.write_text(json.dumps({"id": "1", "text": "x" * 5000}) + "\n" + json.dumps({"id": "2", "text": "fine"}))
     passages, log = read(file)

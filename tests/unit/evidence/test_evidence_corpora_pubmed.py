@@ -332,7 +332,7 @@ def test_records_are_cut_alike_whatever_the_size_of_the_blocks(parts: list[str],
 
 
 def test_a_record_without_end_is_left_in_bounded_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames_module, "MAX_RECORD", 50_000)
+    monkeypatch.setattr(frames_module, "PUBMED_RECORD_BYTES", 50_000)
     monkeypatch.setattr(frames_module, "BLOCK", 4_096)
     long = article(2, f"<AbstractText>{'word ' * 40_000}</AbstractText>")
     _, log = read(write(tmp_path / "a.xml", article(1), long, article(3)))
@@ -341,7 +341,7 @@ def test_a_record_without_end_is_left_in_bounded_memory(tmp_path: Path, monkeypa
 
 
 def test_a_gzip_without_end_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(frames_module, "MAX_UNPACKED", 3_000_000)
+    monkeypatch.setattr(frames_module, "ARCHIVE_BYTES", 3_000_000)
     passages, log = read(write(tmp_path / "a.xml.gz", article(1), " " * 20_000_000, article(2)))
     assert [p.id for p in passages] == ["pubmed:1:-.1"]
     assert [p.cause for p in log.problems] == ["the gzip unpacks to more than 3000000 bytes"]

@@ -110,14 +110,14 @@ def test_a_bad_line_is_a_problem_and_stops_nothing(tmp_path: Path, data: bytes, 
 
 
 def test_an_overlong_line_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LINE_LIMIT", 5_000)
+    monkeypatch.setattr(files, "IMPORT_LINE_BYTES", 5_000)
     found = read(tmp_path, line() + b"x" * 3_000_000 + b"\n" + line(thread_id="a2"))
     assert [getattr(i, "reason", None) for i in found] == [None, ProblemReason.TOO_LONG, None]
     assert [i.line for i in found] == [1, 2, 3]
 
 
 def test_an_overlong_line_is_not_kept_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "LINE_LIMIT", 5_000)
+    monkeypatch.setattr(files, "IMPORT_LINE_BYTES", 5_000)
     (tmp_path / "threads.jsonl").write_bytes(b"x" * 50_000_000 + b"\n" + line())
     tracemalloc.start()
     found = list(read_threads(tmp_path / "threads.jsonl", handle_key=KEY))

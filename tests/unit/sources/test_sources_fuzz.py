@@ -12,7 +12,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from medlive.sources.reading import MAX_BYTES, discussions, parse, readable
+from medlive.bounds import PAGE_BYTES
+from medlive.sources.reading import discussions, parse, readable
 from medlive.sources.registry import SITES, build_site
 from medlive.sources.source import LayoutError, NotAThread, Page
 from medlive.threads.model import Role, Thread
@@ -223,7 +224,7 @@ def test_a_tag_whose_attributes_would_take_hours_is_not_parsed(kind: str) -> Non
 
 
 def test_the_size_of_a_page_is_capped() -> None:
-    page = Page(URLS["sdn"], b"x" * MAX_BYTES + b"</html>")
+    page = Page(URLS["sdn"], b"x" * PAGE_BYTES + b"</html>")
     with pytest.raises(LayoutError, match="bytes of markup"):
         parse(page)
 

@@ -11,11 +11,12 @@ import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
+from medlive.bounds import LIST_PAGES
 from medlive.clock import now
 from medlive.errors import ConfigError
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchFailed, FetchReason, FetchSettings
-from medlive.sources.harvest import LAYOUT_STREAK, MAX_LIST_PAGES, HarvestEnd, harvest
+from medlive.sources.harvest import LAYOUT_STREAK, HarvestEnd, harvest
 from medlive.sources.ledger import (
     FetchedPage,
     HarvestedThread,
@@ -384,7 +385,7 @@ async def test_a_list_without_dates_ends_after_pages_of_known_threads(served: Co
     asked.clear()
     ledger = Ids()
     await harvest(site_for("icliniq"), f"{served.base}/icliniq", Endless().fetch, ledger, anonymise=str)
-    assert len(asked) == MAX_LIST_PAGES, "no run read it to its end"
+    assert len(asked) == LIST_PAGES, "no run read it to its end"
     (told,) = [e for e in ledger.events if isinstance(e, HarvestProblem) and e.thread_id is None]
     assert "left out" in told.message
 

@@ -15,14 +15,12 @@ from itertools import islice
 from pathlib import Path, PurePosixPath
 from typing import IO, cast
 
+from medlive.bounds import ARCHIVE_BYTES, ARCHIVE_HEADER_BYTES, ARCHIVE_MEMBER_BYTES
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
 
 HEAD = 64 * 1024
-MAX_MEMBER = 32 * 1024 * 1024
-MAX_UNPACKED = 16 * 1024 * 1024 * 1024
 _LOOKED_AT = 20
-_MAX_HEADER = 1 << 20
 _DAMAGE = (tarfile.TarError, OSError, EOFError, ValueError, zlib.error, lzma.LZMAError, RecursionError)
 _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
@@ -99,8 +97,8 @@ def _files(
         try:
             if file.is_symlink() or not file.is_file():
                 log.problem(name, "a link or a special file, not followed")
-            elif (size := file.stat().st_size) > MAX_MEMBER:
-                log.problem(name, f"{size} bytes, more than the {MAX_MEMBER} a member may have")
+            elif (size := file.stat().st_size) > ARCHIVE_MEMBER_BYTES:
+                log.problem(name, f"{size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have")
             else:
                 yield name, file.read_bytes()
         except OSError as exc:
@@ -114,7 +112,7 @@ class _Member(tarfile.TarInfo):
         extended = (tarfile.XHDTYPE, tarfile.XGLTYPE, tarfile.SOLARIS_XHDTYPE)
         if (
             self.type in (*extended, tarfile.GNUTYPE_LONGNAME, tarfile.GNUTYPE_LONGLINK)
-            and self.size > _MAX_HEADER
+            and self.size > ARCHIVE_HEADER_BYTES
         ):
             raise tarfile.HeaderError(f"a header claims {self.size} bytes")
         return cast("tarfile.TarInfo", super()._proc_member(tar))  # type: ignore[misc]
@@ -136,15 +134,15 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[
         while (member := tar.next()) is not None:
             vars(tar)["members"] = []  # tarfile keeps every header it has seen
             name, unpacked = member.name, unpacked + member.size
-            if unpacked > MAX_UNPACKED:
-                raise tarfile.ReadError(f"unpacks to more than {MAX_UNPACKED} bytes")
+            if unpacked > ARCHIVE_BYTES:
+                raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
             if not name.lower().endswith(suffixes) or member.isdir():
                 continue
             if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
                 log.problem(name, "a name that climbs out of the archive")
             elif not member.isreg():
                 log.problem(name, "a link or a special file, not followed")
-            elif member.size > MAX_MEMBER:
-                log.problem(name, f"{member.size} bytes, more than the {MAX_MEMBER} a member may have")
+            elif member.size > ARCHIVE_MEMBER_BYTES:
+                log.problem(name, f"{member.size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have")
             elif (handle := tar.extractfile(member)) is not None:
                 yield name, handle.read()

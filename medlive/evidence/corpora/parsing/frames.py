@@ -10,10 +10,9 @@ from dataclasses import dataclass
 from gzip import BadGzipFile, GzipFile
 from io import BufferedIOBase
 
+from medlive.bounds import ARCHIVE_BYTES, PUBMED_RECORD_BYTES
+
 BLOCK = 1 << 20
-MAX_RECORD = 8 * 1024 * 1024
-"""An article of five thousand authors has about two million bytes."""
-MAX_UNPACKED = 16 * 1024 * 1024 * 1024
 
 _TOKEN = re.compile(rb"<(/?)(PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
 _OPENING = re.compile(rb"<(?:PubmedArticle|PubmedBookArticle|DeleteCitation)(?=[\s>/])")
@@ -71,8 +70,8 @@ def frames(stream: BufferedIOBase) -> Iterator[Frame]:
 
 def _next_block(stream: BufferedIOBase) -> tuple[bytes, str]:
     """Return a block; none at the end, with the cause if the file goes on."""
-    if isinstance(stream, GzipFile) and stream.tell() > MAX_UNPACKED:
-        return b"", f"the gzip unpacks to more than {MAX_UNPACKED} bytes"
+    if isinstance(stream, GzipFile) and stream.tell() > ARCHIVE_BYTES:
+        return b"", f"the gzip unpacks to more than {ARCHIVE_BYTES} bytes"
     try:
         return stream.read1(BLOCK), ""
     except EOFError:
@@ -108,9 +107,9 @@ def _records(data: bytes, final: bool, ended: bool) -> Iterator[tuple[str, int, 
         elif end >= 0:
             at = end + len(name) + 3
             yield name, start, at, ""
-        elif len(data) - start > MAX_RECORD:
+        elif len(data) - start > PUBMED_RECORD_BYTES:
             at = token.end()
-            yield "", start, at, f"longer than {MAX_RECORD} bytes"
+            yield "", start, at, f"longer than {PUBMED_RECORD_BYTES} bytes"
         elif final:
             at = token.end()
             # A file that does not end says so itself.

@@ -4,8 +4,8 @@ from html.entities import html5
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
-MAX_DEPTH = 200
-MAX_TEXT_DEPTH = 100
+from medlive.bounds import XML_DEPTH, XML_TEXT_DEPTH
+
 _LOOKED_BACK = 20
 _SKIPPED = {"annotation", "annotation-xml", "tex-math", "object-id", "label", "fn", "graphic", "media"}
 _BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
@@ -47,8 +47,8 @@ def parse(data: bytes) -> Element:
     def start(tag: str, attributes: dict[str, str]) -> None:
         nonlocal depth
         depth += 1
-        if depth > MAX_DEPTH:
-            raise UnsafeXml(f"line {parser.CurrentLineNumber}: nested deeper than {MAX_DEPTH}")
+        if depth > XML_DEPTH:
+            raise UnsafeXml(f"line {parser.CurrentLineNumber}: nested deeper than {XML_DEPTH}")
         builder.start(tag, attributes)
 
     def end(tag: str) -> None:
@@ -91,7 +91,7 @@ def flat(element: Element | None) -> str:
 
 
 def _walk(element: Element, parts: list[str], depth: int) -> None:
-    if depth > MAX_TEXT_DEPTH:
+    if depth > XML_TEXT_DEPTH:
         parts.extend(element.itertext())
         return
     name = local(element.tag)

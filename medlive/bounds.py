@@ -1,0 +1,109 @@
+"""Bounds on what a stranger may send, and on what a stranger can make us do: every one of them, in one place.
+
+A stranger is whoever writes a thread, a page, a passage, a reply of a model, a bundle or a request. What an
+algorithm needs for itself (how often it tries, how much it keeps at hand) stays beside the algorithm. A bound is
+the most that is taken; its name says of what, bytes or characters.
+"""
+
+from typing import Final
+
+# Requests to the web
+
+FORM_BYTES: Final = 1 << 20
+"""The body of a request: a form with a whole case fits twenty times."""
+HEADER_BYTES: Final = 32 * 1024
+"""The request line and all headers together; longer ones are refused before anything reads them."""
+QUERY_BYTES: Final = 8_192
+"""What follows `?` in an address: every facet of a table with some values each, a search and a place."""
+BACK_CHARS: Final = 2_000
+"""An address that a page, a form or a sign-in leads back to; of a longer one the query is left out."""
+CURSOR_CHARS: Final = 200
+"""The key of a row after which a table goes on: a moment or a version, and numbers."""
+SEARCH_CHARS: Final = 200
+"""The words of a search in a table."""
+VIEW_CHARS: Final = 2_000
+"""The address of a saved view."""
+VIEW_TITLE_CHARS: Final = 80
+"""The name of a saved view."""
+VIEWS: Final = 100
+"""Saved views of an account."""
+PASSWORD_CHARS: Final = 256
+"""A password: nobody types more, and hashing takes time."""
+COMMENT_CHARS: Final = 2_000
+"""A rater's comment on an item of a study."""
+
+# Pages of the web
+
+MESSAGES_SHOWN: Final = 50
+"""Messages of a thread on a page of it."""
+MESSAGE_CHARS_SHOWN: Final = 8_000
+"""Characters of a message on a page; the rest is on pages of its own."""
+TITLE_CHARS_SHOWN: Final = 1_000
+"""Characters of a thread's title on a page or in a list."""
+REPLY_CHARS_SHOWN: Final = 20_000
+"""Characters of a model's reply beside the thread that it is about."""
+REQUEST_CHARS_SHOWN: Final = 200_000
+"""Characters of each text of a request to a model, on its own page."""
+HELD_SHOWN: Final = 100
+"""Held cases on the review desk."""
+CHANGES_SHOWN: Final = 100
+"""Cases of each kind that the difference of two snapshots lists."""
+
+# Harvested pages and imported files
+
+PAGE_BYTES: Final = 8 * 2**20
+"""A fetched body after decompression, unless `[harvest] max_body_bytes` is set, and markup that is parsed."""
+PAGE_DEPTH: Final = 512
+"""Elements within each other on a page."""
+PAGE_SECONDS: Final = 180.0
+"""All attempts and redirects of a page together, without waits, unless `[harvest] total_timeout_s` is set."""
+RETRY_AFTER_S: Final = 600.0
+"""A site's Retry-After that is waited for, unless `[harvest] max_retry_after_s` is set."""
+REDIRECTS: Final = 5
+"""Redirects of a page, each to a host of its source, unless `[harvest] max_redirects` is set."""
+ROBOTS_REDIRECTS: Final = 5
+"""Redirects on the way to a robots.txt (RFC 9309, 2.3.1.2)."""
+LIST_PAGES: Final = 500
+"""Pages of one list that a run follows, against lists without an end."""
+THREAD_PAGES: Final = 100
+"""Pages of one thread; a longer one is reported and left out."""
+THREAD_ID_CHARS: Final = 500
+"""A thread's id; a thread with a longer one is not stored."""
+MESSAGE_CHARS: Final = 200_000
+"""A message of a harvested thread; a thread with a longer one is reported and left out."""
+IMPORT_LINE_BYTES: Final = 20_000_000
+"""A line of an imported file; a longer one is skipped and reported."""
+
+# Evidence
+
+PASSAGE_LINE_BYTES: Final = 16 * 2**20
+"""A line of a JSON Lines corpus."""
+PUBMED_RECORD_BYTES: Final = 8 * 2**20
+"""A PubMed record: an article of five thousand authors has about two million bytes."""
+ARCHIVE_BYTES: Final = 16 * 2**30
+"""An archive unpacked."""
+ARCHIVE_MEMBER_BYTES: Final = 32 * 2**20
+"""A file of an archive, or beside one."""
+ARCHIVE_HEADER_BYTES: Final = 2**20
+"""What a tar header may claim for a name: real ones have hundreds of bytes."""
+XML_DEPTH: Final = 200
+"""Elements within each other in an article."""
+XML_TEXT_DEPTH: Final = 100
+"""Elements within each other in an article's text."""
+
+# Models and what others evaluated
+
+ENDPOINT_BODY_BYTES: Final = 4 * 2**20
+"""An endpoint's answer."""
+ENDPOINT_WAIT_S: Final = 120.0
+"""An endpoint's Retry-After that is waited for; past it the endpoint counts as unavailable."""
+REPLY_CHARS: Final = 1_000_000
+"""A model's reply: none of our tasks asks for a longer one."""
+RULES_REQUEST_BYTES: Final = 32 * 2**20
+"""A request to `medlive llm serve`."""
+LOG_LINE_BYTES: Final = 256 * 2**20
+"""A line of a run's log, which may hold many answers."""
+BUNDLE_BYTES: Final = 2**29
+"""A bundle, which is held in memory several times."""
+BUNDLE_DOCUMENT_BYTES: Final = 16 * 2**20
+"""A document or a row of a bundle, which take up to fifty times as much memory when parsed."""

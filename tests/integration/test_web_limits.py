@@ -1,0 +1,109 @@
+"""What a request may hold: hosts, addresses, headers, cursors and saved views beyond measure are refused."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from medlive import bounds
+from medlive.config import Settings
+from medlive.db.session import Database
+from medlive.db.tables.accounts import Role
+from medlive.db.threads.threads import save_threads
+from medlive.web.site import Site
+from tests.support.scripted import THREAD
+from tests.support.web import Browser, add_account, served, session_of, site_of
+
+
+@pytest.fixture
+async def viewer(database: Database, settings: Settings, tmp_path: Path) -> AsyncIterator[Browser]:
+    """A viewer's browser."""
+    site = Site(database, settings, tmp_path)
+    async with served(site) as browser:
+        browser.headers.update(await session_of(site, await add_account(database, "vera", Role.VIEWER)))
+        yield browser
+
+
+async def test_a_strangers_host_is_refused_and_never_repeated(database: Database, tmp_path: Path) -> None:
+    site = site_of(database, tmp_path, base_url="https://rooms.example", hosts=["medlive.example", "10.1.2.3:81"])
+    async with served(site) as browser:
+        port = browser.base_url.port
+        for host in (
+            "evil.example",
+            "evil.example:80",
+            "medlive.example.evil",
+            "@127.0.0.1",
+            "127.0.0.1:80:80",
+            "",
+        ):
+            for path in ("/", "/api", "/sign-in", "/api/v1/snapshots/", "/static/x"):
+                answer = await browser.get(path, headers={"Host": host})
+                assert answer.status_code == 421, (host, path)
+                assert "evil" not in answer.text + str(answer.headers)
+            assert (
+                await browser.get("/healthz", headers={"Host": host})
+            ).status_code == 200  # A probe's, by address
+        for host in ("medlive.example", "MEDLIVE.example", "rooms.example", "localhost", "10.1.2.3:81"):
+            assert f"http://{host.lower()}/api/" in (await browser.get("/api", headers={"Host": host})).text
+        for host in (f"127.0.0.1:{port}", f"localhost:{port}", f"medlive.example:{port}"):
+            assert f"http://{host}/api/" in (await browser.get("/api", headers={"Host": host})).text
+        other = await browser.get("/api", headers={"Host": "localhost:6666"})
+        assert "https://rooms.example/api/" in other.text
+        assert "6666" not in other.text
+
+
+async def test_an_address_or_header_beyond_measure_is_refused(viewer: Browser) -> None:
+    longest = "x" * (bounds.QUERY_BYTES - len("text="))
+    assert (await viewer.get(f"/audit/threads?text={longest}")).status_code == 200
+    assert (await viewer.get(f"/audit/threads?text={longest}x")).status_code == 414
+    async with viewer.another() as stranger:
+        away = await stranger.get(f"/audit/threads?text={longest}")
+        assert (await stranger.get(away.headers["Location"])).status_code == 200
+    answer = await viewer.get("/audit", headers={"X-Long": "x" * bounds.HEADER_BYTES})
+    assert answer.status_code == 431
+
+
+CURSORS = [
+    "[" * 2500,
+    "[" * 190,
+    "[" * 90 + "]" * 90,
+    "[" * 1200 + "1" + "]" * 1200,
+    '{"a":1}',
+    "[1e999, 1]",
+    "[NaN, 1]",
+    '["\\ud800", 1]',
+    '["2026-01-01T00:00:00+00:00", 99999999999999999999]',
+    "[]",
+    '["2026-01-01T00:00:00+00:00", 9223372036854775807]',
+    '["2026-01-01T00:00:00+00:00", true]',
+    '["9999-99-99", 1]',
+    '["2026-01-01T00:00:00+00:00", "1"]',
+    '["a\x00", 1]',
+    '["' + "x" * 1000 + '", 1]',
+]
+
+
+async def test_a_cursor_of_strangers_making_is_a_wrong_value_and_no_fault(
+    viewer: Browser, database: Database
+) -> None:
+    async with database.begin() as session:
+        await save_threads(session, [THREAD])
+    thread = f"/audit/threads/{THREAD.source}/{THREAD.thread_id}"
+    assert (await viewer.get(thread)).status_code == 200
+    for path, name in ("/audit/threads", "before"), ("/audit/threads", "after"), (thread, "at"):
+        for cursor in CURSORS:
+            answer = await viewer.get(path, params={name: cursor})
+            assert answer.status_code == 422, (path, name, cursor[:80])
+
+
+async def test_a_view_is_bounded_in_length_and_number(viewer: Browser, database: Database) -> None:
+    async def keep(title: str, query: str) -> int:
+        form = {"title": title, "table": "threads", "query": query}
+        return (await viewer.post("/audit/views", data=form)).status_code
+
+    assert await keep("long", "text=" + "x" * 900_000) == 422
+    assert await keep("long", "text=" + "x" * (bounds.VIEW_CHARS - 4)) == 422
+    assert await keep("fits", "text=" + "x" * (bounds.VIEW_CHARS - 5)) == 303
+    assert [await keep(str(n), "") for n in range(bounds.VIEWS - 1)] == [303] * (bounds.VIEWS - 1)
+    assert await keep("one more", "") == 422
+    assert len((await viewer.get("/audit")).text) < 200_000
