@@ -11,6 +11,7 @@ import httpx2
 from medlive.config import NotifySection
 from medlive.errors import ServiceUnavailable
 from medlive.redaction import remember
+from medlive.trust import tls_context
 
 _TIMEOUT_S = 15.0
 
@@ -46,7 +47,7 @@ async def _post(section: NotifySection, message: dict[str, str]) -> None:
     assert section.webhook is not None
     url = section.webhook.get_secret_value()
     remember(url)  # httpx2 logs addresses
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as client:
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
         answer = await client.post(url, json=message)
         answer.raise_for_status()
 
@@ -59,7 +60,7 @@ def _mail(section: NotifySection, text: str) -> None:
     mail.set_content(text)
     with smtplib.SMTP(section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S) as server:
         if section.smtp_starttls:
-            server.starttls()
+            server.starttls(context=tls_context())  # raises where the server has no STARTTLS
         if section.smtp_user is not None:
             password = section.smtp_password.get_secret_value() if section.smtp_password else ""
             server.login(section.smtp_user, password)
