@@ -39,6 +39,8 @@ _COMPRESSION = 1
 8.1 KB at 940. The harvest's speed is worth a seventh of the disk."""
 _VERSION = "WARC/1.1"
 _BLOCK = 64 * 1024
+MAX_RECORD = 256 * 1024 * 1024
+"""The most bytes that a record may unpack to: a page has half as many at most (`FetchSettings.max_body_bytes`)."""
 _URL_HEADER = "WARC-X-Medlive-URL"
 """The requested address as a JSON string, if WARC-Target-URI cannot express it."""
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
@@ -204,15 +206,18 @@ class _Record:
         """Parse the page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
-            url = self.field(_URL_HEADER)
+            spelt = self.field(_URL_HEADER)
+            url = self.headers.get_header("WARC-Target-URI") if spelt is None else json.loads(spelt)
+            if not isinstance(url, str):
+                raise ValueError("its address is not a text")
             return Fetched(
-                url=self.headers.get_header("WARC-Target-URI") if url is None else json.loads(url),
+                url=url,
                 status=int(head.get_statuscode()),
                 headers={name: value for name, value in head.headers if name != "content-length"},
                 body=self.payload,
                 fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
             )
-        except (ValueError, TypeError, EOFError) as error:
+        except (ValueError, TypeError, EOFError, RecursionError) as error:
             raise ArchiveDamaged(self.path, f"no page at offset {self.place.offset}: {error}") from error
 
     def form(self) -> tuple[tuple[str, str], ...]:
@@ -261,9 +266,13 @@ def _records(path: Path, file: BinaryIO, offset: int, size: int | None = None) -
             if not chunk:
                 raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
             try:
-                content += member.decompress(chunk)
+                content += member.decompress(chunk, MAX_RECORD + 1 - len(content))
             except zlib.error as error:
                 raise ArchiveDamaged(path, f"the record at offset {offset} is broken: {error}") from error
+            if len(content) > MAX_RECORD:
+                raise ArchiveDamaged(
+                    path, f"the record at offset {offset} unpacks to more than {MAX_RECORD} bytes"
+                )
             rest = member.unused_data
             packed += chunk[: len(chunk) - len(rest)]
         yield _parse_record(path, offset, bytes(packed), bytes(content))

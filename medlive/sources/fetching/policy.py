@@ -87,7 +87,7 @@ class FetchSettings(BaseModel):
     """Most seconds for one attempt, from the connection to the last byte."""
     total_timeout_s: float = Field(default=180.0, gt=0)
     """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
-    max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0)
+    max_body_bytes: int = Field(default=8 * 1024 * 1024, gt=0, le=128 * 1024 * 1024)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=5, ge=0)
     retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))
