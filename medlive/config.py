@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
 
@@ -234,6 +234,13 @@ class OidcSection(_Section):
     role_claim: str = "roles"  # A claim's name, or a path into it, as `realm_access.roles`
     roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(default_factory=dict)
     """Value of the claim → the role it gives; nobody without one gets in."""
+
+    @model_validator(mode="after")
+    def _proves_who_it_is(self) -> "OidcSection":
+        host = urlsplit(self.issuer).hostname or ""
+        if not self.issuer.startswith("https:") and not is_loopback(host):
+            raise ValueError("anybody could answer for an issuer without https: expected https://…")
+        return self
 
 
 class WebSection(_Section):

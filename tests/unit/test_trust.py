@@ -209,6 +209,14 @@ def test_a_password_for_another_machine_needs_starttls() -> None:
         NotifySection(**{"smtp_host": "mail.example.org", "smtp_user": "medlive"} | options)
 
 
+def test_an_identity_provider_elsewhere_must_prove_who_it_is() -> None:
+    named = {"client_id": "m", "client_secret_env": "ID_SECRET"}
+    with pytest.raises(ValidationError, match="expected https"):
+        OidcSection(issuer="http://id.example.org", **named)
+    for issuer in ("https://id.example.org", "http://localhost:8080"):
+        OidcSection(issuer=issuer, **named)
+
+
 def _load_and_use() -> None:
     load_settings()
     authorities_file()
