@@ -210,7 +210,7 @@ def test_a_password_for_another_machine_needs_starttls() -> None:
 
 
 def test_an_identity_provider_elsewhere_must_prove_who_it_is() -> None:
-    named = {"client_id": "m", "client_secret_env": "ID_SECRET"}
+    named: Any = {"client_id": "m", "client_secret_env": "ID_SECRET"}
     with pytest.raises(ValidationError, match="expected https"):
         OidcSection(issuer="http://id.example.org", **named)
     for issuer in ("https://id.example.org", "http://localhost:8080"):
