@@ -53,8 +53,8 @@ test: $(VENV)/.dev ## every test but those of `make integrations`, with a Postgr
 test-unit: $(VENV)/.dev ## the tests without a database, a browser or whole programs
 	@$(BIN)/python -m pytest -q -n $(WORKERS) tests/unit tests/golden
 
-security: $(VENV)/.dev ## the tests of the threat model (docs/security.md)
-	@tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations
+security: $(VENV)/.dev ## the tests of the threat model (docs/security.md), properties with many new examples
+	@HYPOTHESIS_PROFILE=security tests/in_memory.sh $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m security --ignore=tests/integrations
 
 audit: $(VENV)/.dev ## known vulnerabilities of the pinned versions; needs pypi.org and its advisories
 	@deploy/audit.sh $(BIN)

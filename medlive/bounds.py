@@ -53,6 +53,10 @@ CHANGES_SHOWN: Final = 100
 
 PAGE_BYTES: Final = 8 * 2**20
 """A fetched body after decompression, unless `[harvest] max_body_bytes` is set, and markup that is parsed."""
+MOST_PAGE_BYTES: Final = 128 * 2**20
+"""The most that `[harvest] max_body_bytes` may be set to."""
+RECORD_BYTES: Final = 256 * 2**20
+"""A record of a WARC file, unpacked: a page with its headers, whatever the settings were when it was fetched."""
 PAGE_DEPTH: Final = 512
 """Elements within each other on a page."""
 PAGE_SECONDS: Final = 180.0

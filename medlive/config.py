@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar
-from urllib.parse import quote
+from urllib.parse import quote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork, SecretStr, ValidationError, model_validator
 
@@ -16,6 +16,7 @@ from medlive.errors import ConfigError, first_fault
 from medlive.evaluation.asking.registry import Candidate
 from medlive.home import default_home
 from medlive.redaction import HIDDEN, hide_secrets
+from medlive.trust import is_loopback, use_authority
 
 CONFIG_FILES = ("medlive.toml", "sources.toml", "models.toml", "schedule.toml")
 _HERE = Path("config")
@@ -24,7 +25,7 @@ _MARKER_FILES = ("medlive.toml", "models.toml")
 DEFAULT_KEY_VARIABLE = "OPENAI_API_KEY"
 _PREFIX = "MEDLIVE_"
 DATABASE_PARTS = tuple(
-    f"MEDLIVE_DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE")
+    f"MEDLIVE_DATABASE_{part}" for part in ("HOST", "PORT", "NAME", "USER", "PASSWORD", "PASSWORD_FILE", "SSLMODE")
 )
 """Variables that together stand for MEDLIVE_DATABASE_URL; their values are not escaped."""
 Section = TypeVar("Section", bound=BaseModel)
@@ -170,6 +171,19 @@ class NotifySection(_Section):
     smtp_user: str | None = None
     smtp_password: SecretStr | None = None  # From MEDLIVE_NOTIFY__SMTP_PASSWORD
 
+    @model_validator(mode="after")
+    def _sends_no_password_in_the_clear(self) -> "NotifySection":
+        if self.smtp_user is not None and not self.smtp_starttls and not is_loopback(self.smtp_host):
+            raise ValueError(f"the password for {self.smtp_host} would be readable: set smtp_starttls = true")
+        return self
+
+
+class TlsSection(_Section):
+    """Whose certificates are believed, by every connection that medlive makes."""
+
+    authority: Path | None = None
+    """A PEM file with authorities that are believed besides the system's; None for the system's alone."""
+
 
 class ArchiveSection(_Section):
     """Where raw pages are kept, and for how long."""
@@ -221,6 +235,13 @@ class OidcSection(_Section):
     roles: dict[str, Literal["viewer", "reviewer", "publisher", "admin"]] = Field(default_factory=dict)
     """Value of the claim → the role it gives; nobody without one gets in."""
 
+    @model_validator(mode="after")
+    def _proves_who_it_is(self) -> "OidcSection":
+        host = urlsplit(self.issuer).hostname or ""
+        if not self.issuer.startswith("https:") and not is_loopback(host):
+            raise ValueError("anybody could answer for an issuer without https: expected https://…")
+        return self
+
 
 class WebSection(_Section):
     """How people reach the private pages (docs/accounts.md)."""
@@ -249,6 +270,7 @@ class Settings(_Section):
     release: ReleaseSection = ReleaseSection()
     publish: PublishSection = PublishSection()
     notify: NotifySection = NotifySection()
+    tls: TlsSection = TlsSection()
     archive: ArchiveSection = ArchiveSection()
     backup: BackupSection = BackupSection()
     harvest: dict[str, Any] = Field(default_factory=dict)
@@ -303,7 +325,10 @@ def _config_file(folder: Path, name: str) -> Path:
 
 
 def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
-    """Load the effective settings. Raises ConfigError with the file or variable, the key and the fault."""
+    """Load the effective settings; from now on the authorities that they name are believed.
+
+    Raises ConfigError with the file or variable, the key and the fault.
+    """
     env = os.environ if environment is None else environment
     folder = config_folder(env)
     values: dict[str, Any] = {}
@@ -324,6 +349,7 @@ def load_settings(environment: Mapping[str, str] | None = None) -> Loaded:
         where = ".".join(str(part) for part in first["loc"] if part != "[key]")
         origin = origins.get(where) or next((o for k, o in origins.items() if k.startswith(where)), str(folder))
         raise ConfigError(f"{origin}: {where}: {first['msg']}") from exc
+    use_authority(settings.tls.authority)
     home = settings.home.expanduser().absolute()
     return Loaded(settings.model_copy(update={"home": home}), origins)
 
@@ -372,7 +398,7 @@ def _merge(
 
 def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
     """The URL that DATABASE_PARTS make, escaped, and the variable that decides whether there is one."""
-    host, port, name, user, password, file = (env.get(variable) for variable in DATABASE_PARTS)
+    host, port, name, user, password, file, mode = (env.get(variable) for variable in DATABASE_PARTS)
     if not host:
         return DATABASE_PARTS[0], None
     if file:
@@ -385,7 +411,8 @@ def _database_by_parts(env: Mapping[str, str]) -> tuple[str, str | None]:
         except (OSError, UnicodeDecodeError) as exc:
             raise ConfigError(f"MEDLIVE_DATABASE_PASSWORD_FILE: {file} cannot be read: {exc}") from exc
     caller = quote(user or "medlive", safe="") + (f":{quote(password, safe='')}" if password else "")
-    return DATABASE_PARTS[0], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}"
+    query = f"?sslmode={quote(mode, safe='')}" if mode else ""
+    return DATABASE_PARTS[0], f"postgresql://{caller}@{host}:{port or 5432}/{name or 'medlive'}{query}"
 
 
 def _merge_environment(values: dict[str, Any], env: Mapping[str, str], origins: dict[str, str]) -> None:

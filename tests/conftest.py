@@ -20,11 +20,11 @@ from tests.support.server import PRISTINE, named, plain
 # What is imported and collected stays: nothing is gained by looking through it for garbage again and again.
 gc.disable()
 
-# No test measures time, so no example has a deadline. CI tries the same examples each time, so that a change is
-# judged by itself; a developer's run tries new ones, and what it finds becomes a test of its own.
-settings.register_profile("here", deadline=None, max_examples=40)
-settings.register_profile("ci", settings.get_profile("here"), derandomize=True)
-settings.load_profile("ci" if os.environ.get("CI") else "here")
+# No test measures time, so no example has a deadline. `make test` tries the same few examples each time, so that a
+# change is judged by itself; `make security` tries many new ones, and what it finds becomes an @example.
+settings.register_profile("brief", deadline=None, max_examples=40, derandomize=True)
+settings.register_profile("security", deadline=None, max_examples=300, print_blob=True)
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "brief"))
 
 # `make test` hands files to its workers in this order. What takes long comes first, so that none is left alone
 # with it at the end; then the other tests of whole programs, which wait for servers and leave room for the rest.

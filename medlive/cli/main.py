@@ -119,6 +119,8 @@ def _root(
     level = None if log_level is None else logging.getLevelNamesMapping()[log_level.upper()]
     logs.configure(level, verbose=verbose, quiet=quiet, as_json=log_format == "json")
     if "OTEL_EXPORTER_OTLP_ENDPOINT" in os.environ:
+        from medlive.config import load_settings
         from medlive.llm import tracing
 
+        load_settings()  # names the authorities that are believed
         tracing.configure(os.environ)

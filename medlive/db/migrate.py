@@ -17,7 +17,7 @@ from sqlalchemy import Connection, create_engine, exc, text
 from sqlalchemy.pool import NullPool
 
 from medlive.db.rights import renew_rights
-from medlive.db.session import CONNECT_ARGUMENTS, parse_url, translated_errors
+from medlive.db.session import CONNECT_ARGUMENTS, connection_url, translated_errors
 from medlive.db.tables import Base
 from medlive.errors import ConfigError, DatabaseUnavailable
 
@@ -115,7 +115,7 @@ def include_name(name: str | None, type_: str, parent_names: Any) -> bool:
 @contextmanager
 def connect(url: str) -> Iterator[Connection]:
     """A connection outside the pool. Raises DatabaseUnavailable, also for a lock that was not to be had."""
-    parsed = parse_url(url)
+    parsed = connection_url(url)
     engine = create_engine(parsed, poolclass=NullPool, connect_args=CONNECT_ARGUMENTS)
     try:
         with translated_errors(parsed), engine.connect() as connection:

@@ -1,9 +1,12 @@
 """The database as the service sees it: one pool, sessions that commit as a whole, errors without secrets."""
 
 import asyncio
+import logging
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from sqlalchemy import URL, exc, make_url, text
 from sqlalchemy.ext.asyncio import (
@@ -17,7 +20,9 @@ from sqlalchemy.ext.asyncio import (
 from medlive.db.mapping import dump_json, load_json
 from medlive.errors import ConfigError, DatabaseForbidden, DatabaseUnavailable, MissingExtra
 from medlive.redaction import HIDDEN
+from medlive.trust import authorities_file, is_loopback
 
+_log: Final = logging.getLogger(__name__)
 Session = AsyncSession
 """What stores are given: a transaction that ends as a whole."""
 Connection = AsyncConnection
@@ -32,6 +37,8 @@ CONNECT_ARGUMENTS: dict[str, Any] = {
 """What every connection asks for, sync or async: dates in UTC, a bounded wait, a name to be seen by, and that the
 server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
+_CHECKED = ("verify-full", "verify-ca")
+"""The modes in which libpq checks the server's certificate."""
 # Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
 # connections, no such database.
 _AWAY = {"57P01", "57P02", "57P03", "53300", "3D000"}
@@ -53,6 +60,48 @@ def parse_url(url: str) -> URL:
     if parsed.drivername not in _SCHEMES:
         raise ConfigError("the database URL is not one of PostgreSQL", hint=hint)
     return parsed.set(drivername="postgresql+psycopg")
+
+
+def connection_url(url: str) -> URL:
+    """`parse_url`, with what makes libpq check the certificate of a server on another machine.
+
+    Its own default, `prefer`, takes any certificate. `sslmode=disable` stays, for a network that strangers cannot
+    reach, and is warned about.
+
+    Raises:
+        ConfigError: for a URL that is not PostgreSQL's, or whose sslmode uses TLS without checking it.
+    """
+    parsed = parse_url(url)
+    remote = sorted(host for host in _hosts(parsed) if not (host[:1] in ("", "/", "@") or is_loopback(host)))
+    if not remote:
+        return parsed
+    mode = str(parsed.query.get("sslmode") or os.environ.get("PGSSLMODE") or "verify-full")
+    if mode == "disable":
+        _warn_of_plaintext(", ".join(remote))
+        return parsed
+    if mode not in _CHECKED:
+        raise ConfigError(
+            f"sslmode={mode} does not check the certificate of the database at {', '.join(remote)}",
+            hint="leave it out to have it checked; [tls] authority names an authority of your own; "
+            "sslmode=disable does without TLS, for a network that nobody else can reach",
+        )
+    added = {"sslmode": mode}
+    if not (parsed.query.get("sslrootcert") or os.environ.get("PGSSLROOTCERT")):
+        added["sslrootcert"] = str(authorities_file())
+    return parsed.update_query_dict(added)
+
+
+def _hosts(url: URL) -> set[str]:
+    """The hosts that libpq would try; "" for a local socket."""
+    named = [url.host, url.query.get("host"), url.query.get("hostaddr"), os.environ.get("PGHOST")]
+    values = next((value for value in named if value), "")
+    joined = values if isinstance(values, str) else ",".join(values)
+    return {host.strip() for host in joined.split(",")}
+
+
+@cache
+def _warn_of_plaintext(hosts: str) -> None:
+    _log.warning("the connection to the database at %s is not encrypted (sslmode=disable)", hosts)
 
 
 def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
@@ -110,7 +159,7 @@ class Database:
         """
         try:
             engine = create_async_engine(
-                parse_url(url), pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_WAIT_SECONDS,
+                connection_url(url), pool_size=_POOL_SIZE, max_overflow=0, pool_timeout=_POOL_WAIT_SECONDS,
                 pool_pre_ping=True, json_serializer=dump_json, json_deserializer=load_json,
                 connect_args=CONNECT_ARGUMENTS,
                 hide_parameters=True,  # an error would quote threads

@@ -87,7 +87,7 @@ def read_inputs(messages: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
             body = content[len(OPEN) : content.rindex(CLOSE)] if CLOSE in content else ""
             try:
                 value = json.loads(body)
-            except ValueError:
+            except (ValueError, RecursionError):
                 return None
             return value if isinstance(value, dict) else None
     return None

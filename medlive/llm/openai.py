@@ -16,7 +16,6 @@ from urllib.parse import parse_qsl, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
-import httpx2
 from pydantic import SecretStr
 from yarl import URL
 
@@ -43,6 +42,7 @@ from medlive.llm.wire import (
     response_format,
 )
 from medlive.redaction import hide_known, hide_secrets, remember
+from medlive.trust import tls_context
 
 __all__ = ["Access", "JsonMode", "OpenAIEngine", "Price"]
 
@@ -363,7 +363,7 @@ class OpenAIEngine:
     async def _post(self, content: bytes) -> tuple[int, Mapping[str, str], bytes]:
         """Status, headers and body of the answer. Raises _TroubleError for one that is too long."""
         if self._session is None:
-            tls = httpx2.create_ssl_context() if self._url.scheme == "https" else True
+            tls = tls_context() if self._url.scheme == "https" else True
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=0, ssl=tls, ttl_dns_cache=60),
                 cookie_jar=aiohttp.DummyCookieJar(),

@@ -13,11 +13,14 @@ from structlog.contextvars import get_contextvars
 from medlive import __version__
 from medlive.errors import MissingExtra
 from medlive.llm.engine import Reply
+from medlive.trust import authorities_file, has_own_authority
 
 if TYPE_CHECKING:
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.trace import Tracer
 
 ENDPOINT: Final = "OTEL_EXPORTER_OTLP_ENDPOINT"
+_AUTHORITIES: Final = ("OTEL_EXPORTER_OTLP_CERTIFICATE", "OTEL_EXPORTER_OTLP_TRACES_CERTIFICATE")
 _SYSTEM: Final = "openai"
 """Which API is spoken, whoever serves it."""
 _IDS: Final = ("thread", "job", "run", "step", "week")
@@ -35,18 +38,32 @@ def configure(environment: Mapping[str, str]) -> None:
     if not environment.get(ENDPOINT) or _tracer is not None:
         return
     try:
-        from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
         from opentelemetry.sdk.resources import Resource
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
+
+        sender = exporter(environment)
     except ImportError as error:
         raise MissingExtra(
             f"{ENDPOINT} is set, but OpenTelemetry is not installed", hint="pip install 'medlive[otel]'"
         ) from error
     named = {"service.name": environment.get("OTEL_SERVICE_NAME", "medlive"), "service.version": __version__}
     provider = TracerProvider(resource=Resource.create(named))
-    provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
+    provider.add_span_processor(BatchSpanProcessor(sender))
     _tracer = provider.get_tracer("medlive", __version__)
+
+
+def exporter(environment: Mapping[str, str]) -> "OTLPSpanExporter":
+    """What sends spans; it believes OpenTelemetry's own variable for authorities, else those of `medlive.trust`.
+
+    Raises ImportError without medlive[otel].
+    """
+    from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+
+    authorities = None
+    if has_own_authority() and environment.keys().isdisjoint(_AUTHORITIES):
+        authorities = str(authorities_file())
+    return OTLPSpanExporter(certificate_file=authorities)
 
 
 @contextmanager

@@ -28,6 +28,7 @@ from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import Digest, Manifest, Version
 from medlive.snapshot.model import week_end
 from medlive.snapshot.verify.run import verify_snapshot
+from medlive.trust import tls_context
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
@@ -215,10 +216,11 @@ async def _reader(source: str, pause: float) -> AsyncIterator[Read]:
     parts = urlsplit(source)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise UsageError(f"{source!r} is not an address to fetch from", hint="write https://host/path")
-    from aiohttp import ClientSession, ClientTimeout
+    from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
+    connector = TCPConnector(ssl=tls_context())
     limits = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
-    async with ClientSession(timeout=limits, headers={"User-Agent": "medlive"}) as session:
+    async with ClientSession(connector=connector, timeout=limits, headers={"User-Agent": "medlive"}) as session:
         base = source.rstrip("/")
         yield lambda name, most: _get(session, f"{base}/{quote(name)}", most, pause)
 

@@ -24,7 +24,7 @@ from medlive.db.embedded import find_program
 from medlive.db.harvest.archives import list_archives
 from medlive.db.migrate import head
 from medlive.db.release.snapshots import list_snapshots
-from medlive.db.session import Database, parse_url
+from medlive.db.session import Database, connection_url
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import BadInput, CheckFailed, DiskFull, ServiceUnavailable, UsageError
 from medlive.integrity.folder import sha256, sync, writing_to
@@ -203,7 +203,7 @@ def _copy_files(settings: Settings, draft: Path, archives: list[str], snapshots:
 
 async def _run_program(settings: Settings, name: str, server: int, *options: str) -> None:
     """Run one of PostgreSQL's programs on this instance's database, a server of this major version."""
-    url = parse_url(database_url(settings)).set(drivername="postgresql")
+    url = connection_url(database_url(settings)).set(drivername="postgresql")
     secret = {"PGPASSWORD": url.password} if url.password else {}
     shown = url.set(password=None).render_as_string(hide_password=False)
     command: list[str | Path] = [find_program(name, server), *options, f"--dbname={shown}"]

@@ -1,6 +1,7 @@
 """What operators are sent unasked, by webhook (JSON, POST) and e-mail: failed steps, open circuits, releases."""
 
 import asyncio
+import json
 import smtplib
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
@@ -10,7 +11,9 @@ import httpx2
 
 from medlive.config import NotifySection
 from medlive.errors import ServiceUnavailable
+from medlive.printable import printable_lines
 from medlive.redaction import remember
+from medlive.trust import tls_context
 
 _TIMEOUT_S = 15.0
 
@@ -46,20 +49,24 @@ async def _post(section: NotifySection, message: dict[str, str]) -> None:
     assert section.webhook is not None
     url = section.webhook.get_secret_value()
     remember(url)  # httpx2 logs addresses
-    async with httpx2.AsyncClient(timeout=_TIMEOUT_S) as client:
-        answer = await client.post(url, json=message)
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
+        # As ASCII: a lone surrogate of a stranger's text has no other spelling.
+        content = json.dumps(message).encode("ascii")
+        answer = await client.post(url, content=content, headers={"Content-Type": "application/json"})
         answer.raise_for_status()
 
 
 def _mail(section: NotifySection, text: str) -> None:
+    text = printable_lines(text)
+    subject, _, _ = text.partition("\n")
     mail = EmailMessage()
     mail["From"], mail["To"] = section.email_from, ", ".join(section.email_to)
     mail["Date"], mail["Message-ID"] = localtime(), make_msgid()
-    mail["Subject"] = f"medlive: {text.splitlines()[0][:150]}"
+    mail["Subject"] = f"medlive: {subject[:150]}"
     mail.set_content(text)
     with smtplib.SMTP(section.smtp_host, section.smtp_port, timeout=_TIMEOUT_S) as server:
         if section.smtp_starttls:
-            server.starttls()
+            server.starttls(context=tls_context())  # raises where the server has no STARTTLS
         if section.smtp_user is not None:
             password = section.smtp_password.get_secret_value() if section.smtp_password else ""
             server.login(section.smtp_user, password)

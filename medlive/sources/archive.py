@@ -29,6 +29,7 @@ from warcio.recordloader import ArcWarcRecordLoader
 from warcio.statusandheaders import StatusAndHeaders, StatusAndHeadersParser
 from warcio.warcwriter import WARCWriter
 
+from medlive.bounds import RECORD_BYTES
 from medlive.clock import now
 from medlive.errors import MedliveError
 from medlive.sources.ledger import Place
@@ -204,15 +205,18 @@ class _Record:
         """Parse the page of a response record, without its form."""
         try:
             head = StatusAndHeadersParser(["HTTP/1.1"]).parse(io.BytesIO(self.block))
-            url = self.field(_URL_HEADER)
+            spelt = self.field(_URL_HEADER)
+            url = self.headers.get_header("WARC-Target-URI") if spelt is None else json.loads(spelt)
+            if not isinstance(url, str):
+                raise ValueError("its address is not a text")
             return Fetched(
-                url=self.headers.get_header("WARC-Target-URI") if url is None else json.loads(url),
+                url=url,
                 status=int(head.get_statuscode()),
                 headers={name: value for name, value in head.headers if name != "content-length"},
                 body=self.payload,
                 fetched_at=datetime.fromisoformat(self.headers.get_header("WARC-Date")),
             )
-        except (ValueError, TypeError, EOFError) as error:
+        except (ValueError, TypeError, EOFError, RecursionError) as error:
             raise ArchiveDamaged(self.path, f"no page at offset {self.place.offset}: {error}") from error
 
     def form(self) -> tuple[tuple[str, str], ...]:
@@ -261,9 +265,13 @@ def _records(path: Path, file: BinaryIO, offset: int, size: int | None = None) -
             if not chunk:
                 raise ArchiveDamaged(path, f"the record at offset {offset} is cut off")
             try:
-                content += member.decompress(chunk)
+                content += member.decompress(chunk, RECORD_BYTES + 1 - len(content))
             except zlib.error as error:
                 raise ArchiveDamaged(path, f"the record at offset {offset} is broken: {error}") from error
+            if len(content) > RECORD_BYTES:
+                raise ArchiveDamaged(
+                    path, f"the record at offset {offset} unpacks to more than {RECORD_BYTES} bytes"
+                )
             rest = member.unused_data
             packed += chunk[: len(chunk) - len(rest)]
         yield _parse_record(path, offset, bytes(packed), bytes(content))

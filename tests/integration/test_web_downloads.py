@@ -190,6 +190,8 @@ async def test_ranges_and_conditions(served: Served, method: str) -> None:
     for headers, status, part in CONDITIONS:
         sent = {k: v.replace(ETAG, etag).replace(SIZE, str(len(body))) for k, v in headers.items()}
         answer = await served.http.request(method, FILE, headers=sent)
+        if method == "HEAD" and status in (206, 416):  # it has no ranges
+            status, part = 200, (0, len(body))
         assert answer.status_code == status, headers
         if part is not None:
             wanted = body[part[0] : part[1]]

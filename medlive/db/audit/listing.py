@@ -390,7 +390,7 @@ def _parse_key(key: str, order: tuple[Any, ...]) -> list[Any]:
             raise ValueError(key)
         values = json.loads(key)
         parsed = [_parse_value(v, column.type) for v, column in zip(values, order, strict=True)]
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise UsageError(f"not the key of a row: {key[:80]!r}") from None
     return [literal(v, column.type) for v, column in zip(parsed, order, strict=True)]
 

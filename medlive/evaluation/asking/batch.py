@@ -162,7 +162,7 @@ def batch_kind(run_dir: Path, file: Path) -> str | None:
     """What the calls of a file ask for: "asked" (verdicts) or "question" (answers); None: not this run's calls."""
     try:
         custom_id = json.loads(read_bytes(file).partition(b"\n")[0])["custom_id"]
-    except (ValueError, TypeError, KeyError):
+    except (ValueError, TypeError, KeyError, RecursionError):
         return None
     row = read_batch_log(run_dir).asked.get(custom_id)
     return None if row is None else row["kind"]

@@ -36,7 +36,7 @@ def llmeval_rows(text: str, name: str) -> Iterator[tuple[str, Mapping[str, Any] 
     """
     try:
         found = json.loads(text)
-    except ValueError as exc:
+    except (ValueError, RecursionError) as exc:
         raise BadInput(f"{name}: not JSON: {exc}") from exc
     if not isinstance(found, dict) or not all(isinstance(rows, list) for rows in found.values()):
         raise BadInput(f"{name}: expected an object of lists, one for each category")

@@ -6,11 +6,11 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from functools import lru_cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from medlive import __version__
 from medlive.digest import canonical_json, digest_bytes
@@ -342,15 +342,28 @@ def open_run(path: Path) -> RunFolder:
         raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
     try:
         cases = _cases(data)
-    except (ValueError, TypeError, KeyError) as exc:
+    except ValidationError as exc:
+        raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {first_fault(exc)}") from exc
+    except (ValueError, TypeError, KeyError, RecursionError) as exc:
         raise BadInput(f"{path / 'cases.jsonl'} cannot be read: {exc}") from exc
     return RunFolder(path, info, cases)
+
+
+@cache
+def _shape() -> TypeAdapter[EvaluationCase]:
+    return TypeAdapter(EvaluationCase)
 
 
 @lru_cache(maxsize=2)
 def _cases(data: bytes) -> tuple[EvaluationCase, ...]:
     """Parse cases; runs of the same cases that are scored together share them."""
-    return tuple(EvaluationCase.from_row(json.loads(row)) for row in data.split(b"\n") if row)
+    cases = []
+    for line in data.split(b"\n"):
+        if line:
+            row = json.loads(line)
+            _shape().validate_python(row)  # the values stay as they are spelt: digests are made of them
+            cases.append(EvaluationCase.from_row(row))
+    return tuple(cases)
 
 
 KEYS_BELONG: Final = "keys belong into the variable that --api-key-env names"

@@ -72,7 +72,7 @@ class Evidence:
                     found[row["case_id"]], why[row["case_id"]] = (), row["why"]
                 else:
                     found[row["case_id"]] = (*found.get(row["case_id"], ()), Snippet(**row))
-            except (ValueError, TypeError, KeyError) as exc:
+            except (ValueError, TypeError, KeyError, RecursionError) as exc:
                 raise BadInput(f"{EVIDENCE}:{number}: not a snippet: {str(exc)[:120]}") from exc
         return cls(found, why)
 

@@ -17,6 +17,7 @@ from pydantic import BaseModel, PositiveInt, ValidationError
 
 from medlive.digest import digest_file, digest_json
 from medlive.errors import EvidenceUnavailable, ServiceUnavailable
+from medlive.trust import tls_context
 
 NOT_INSTALLED = "MedCPT needs torch and transformers, which are not installed"
 INSTALL = "pip install 'medlive[medcpt]'"
@@ -28,6 +29,9 @@ WEIGHTS = ("model.safetensors", "pytorch_model.bin")
 TOKENIZER_FILES = (
     "added_tokens.json", "special_tokens_map.json", "tokenizer.json", "tokenizer_config.json", "vocab.txt",
 )  # fmt: skip
+
+_SILENCE_S = 60.0
+"""Seconds without a byte after which a download counts as failed."""
 
 Origin = Literal["configured", "home", "huggingface"]
 
@@ -265,9 +269,21 @@ def download_models(settings: EncoderSettings) -> list[Path]:
     """
     try:
         import httpx2
-        from huggingface_hub import snapshot_download
+        from huggingface_hub import constants, set_client_factory, snapshot_download
+        from huggingface_hub.errors import OfflineModeIsEnabled
     except ImportError as exc:
         raise ServiceUnavailable("downloading models needs huggingface_hub", hint=INSTALL) from exc
+    tls = tls_context()
+
+    def refuse_offline(request: httpx2.Request) -> None:
+        if constants.is_offline_mode():
+            raise OfflineModeIsEnabled(f"HF_HUB_OFFLINE is set, and {request.url.host} is not asked")
+
+    def client() -> httpx2.Client:
+        hooks = {"request": [refuse_offline]}
+        return httpx2.Client(event_hooks=hooks, follow_redirects=True, timeout=_SILENCE_S, verify=tls)
+
+    set_client_factory(client)
     folders = []
     for role in Role:
         folder = (settings.models or settings.home / "models") / role.value

@@ -17,6 +17,7 @@ from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageE
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS
 from medlive.publishing.publish import PreparedRelease, Progress, Published, check_errata_kept
 from medlive.snapshot.model import week_end
+from medlive.trust import tls_context
 
 if TYPE_CHECKING:
     from huggingface_hub import HfApi
@@ -224,7 +225,8 @@ def _client(endpoint_url: str | None, silence_s: float) -> "tuple[HfApi, str]":
         raise ServiceUnavailable("there is no token for the Hugging Face hub", hint=_LOGIN)
     # Its own client has no timeout.
     limits = httpx2.Timeout(silence_s, connect=min(silence_s, _CONNECT_S))
-    set_client_factory(lambda: httpx2.Client(timeout=limits, follow_redirects=True))
+    tls = tls_context()
+    set_client_factory(lambda: httpx2.Client(timeout=limits, follow_redirects=True, verify=tls))
     return HfApi(endpoint=endpoint_url, token=token, library_name="medlive"), token
 
 

@@ -5,12 +5,14 @@ A file is sent whole: the largest of a snapshot of LiveMedBench's size has 7 MB.
 
 import base64
 import hashlib
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Final
 
 from medlive.errors import CheckFailed, MissingExtra, ServiceUnavailable, UsageError
 from medlive.publishing.target import Item, RemoteState, Taken
+from medlive.trust import authorities_file, has_own_authority
 
 if TYPE_CHECKING:
     from botocore.client import BaseClient
@@ -186,11 +188,14 @@ def _client(endpoint_url: str | None, attempts: int) -> "BaseClient":
         from botocore.exceptions import BotoCoreError
     except ImportError as exc:
         raise MissingExtra("publishing to S3 needs boto3", hint="pip install 'medlive[publish]'") from exc
+    authorities = None  # its own list, or AWS_CA_BUNDLE
+    if has_own_authority() and not os.environ.get("AWS_CA_BUNDLE"):
+        authorities = str(authorities_file())
     retries = {"mode": "standard", "total_max_attempts": attempts}
     config = Config(retries=retries, connect_timeout=10, read_timeout=120, user_agent_extra="medlive")
     try:
         # A session of its own: the shared one would keep the keys that it found first.
-        return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config)
+        return boto3.session.Session().client("s3", endpoint_url=endpoint_url, config=config, verify=authorities)
     except (BotoCoreError, ValueError) as exc:
         raise ServiceUnavailable(f"the client for S3 cannot be made: {exc}", hint=_KEYS) from exc
 

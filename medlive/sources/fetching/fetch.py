@@ -5,13 +5,11 @@ import ipaddress
 import random
 import re
 import socket
-import ssl
 import zlib
 from collections import Counter
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field, replace
-from functools import cache
 from typing import Any
 from urllib.parse import urljoin, urlsplit
 
@@ -38,6 +36,7 @@ from medlive.sources.fetching.policy import (
     read_robots,
 )
 from medlive.sources.source import Fetched, host_of
+from medlive.trust import is_loopback, tls_context
 
 _KEPT_HEADERS = ("content-type", "content-language", "etag", "last-modified", "date")
 _GLANCE_BYTES = 64 * 1024
@@ -181,7 +180,7 @@ class Fetcher(AbstractAsyncContextManager["Fetcher"]):
             raise HostRefused(url, "not a plain http or https address")
         if name not in policy.allowed_hosts:
             raise HostRefused(url, f"host {name} is not one of this source's: {sorted(policy.allowed_hosts)}")
-        if self._settings.contact is None and not _is_loopback_name(parts.hostname or ""):
+        if self._settings.contact is None and not is_loopback(parts.hostname or ""):
             raise ConfigError(
                 "fetching from a community needs a contact address in the User-Agent",
                 hint="set the contact of the fetch settings to an e-mail or web address of yours",
@@ -400,13 +399,6 @@ def _parsed(url: str) -> httpx2.URL:
     return address
 
 
-def _is_loopback_name(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def may_connect(address: str, *, allow_loopback: bool) -> bool:
     """Whether an IP address is public, or loopback where that is allowed."""
     ip = ipaddress.ip_address(address.partition("%")[0])
@@ -431,18 +423,12 @@ class _GuardedTransport(httpx2.AsyncHTTPTransport):
 
     def __init__(self, *, allow_loopback: bool) -> None:
         self._pool = httpcore2.AsyncConnectionPool(
-            ssl_context=_trust(),
+            ssl_context=tls_context(),
             max_connections=_CONNECTIONS,
             max_keepalive_connections=_CONNECTIONS,
             keepalive_expiry=5.0,
             network_backend=_GuardedBackend(allow_loopback),
         )
-
-
-@cache
-def _trust() -> ssl.SSLContext:
-    """The trusted certificates, which take a fifth of a second to load."""
-    return httpx2.create_ssl_context(trust_env=False)
 
 
 class _GuardedBackend(httpcore2.AnyIOBackend):

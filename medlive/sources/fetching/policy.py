@@ -11,7 +11,7 @@ from protego import Protego
 from pydantic import BaseModel, ConfigDict, Field
 
 from medlive import __version__
-from medlive.bounds import PAGE_BYTES, PAGE_SECONDS, REDIRECTS, RETRY_AFTER_S
+from medlive.bounds import MOST_PAGE_BYTES, PAGE_BYTES, PAGE_SECONDS, REDIRECTS, RETRY_AFTER_S
 from medlive.sources.source import ProblemKind, Site, SourceError, allowed_hosts
 
 PRODUCT = "medlive"
@@ -88,7 +88,7 @@ class FetchSettings(BaseModel):
     """Most seconds for one attempt, from the connection to the last byte."""
     total_timeout_s: float = Field(default=PAGE_SECONDS, gt=0)
     """Most seconds that all attempts and redirects of one page may take together, without the waits between."""
-    max_body_bytes: int = Field(default=PAGE_BYTES, gt=0)
+    max_body_bytes: int = Field(default=PAGE_BYTES, gt=0, le=MOST_PAGE_BYTES)
     """Most bytes of a body, counted after decompression."""
     max_redirects: int = Field(default=REDIRECTS, ge=0)
     retries: Mapping[FetchReason, int] = dict(zip(OUTAGES, (2, 2, 3, 2), strict=True))

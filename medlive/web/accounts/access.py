@@ -3,7 +3,6 @@
 A signed cookie holds the session's token and the token of forms; the database decides whose session it is.
 """
 
-import ipaddress
 import os
 import secrets
 from collections.abc import Awaitable, Callable
@@ -18,6 +17,7 @@ from starlette.middleware.sessions import SessionMiddleware
 from medlive.db.accounts import SESSION_LASTS, Account, find_session, has_accounts
 from medlive.db.tables.accounts import Role
 from medlive.errors import ConfigError, UsageError
+from medlive.trust import is_loopback
 from medlive.web.pages import back_to
 from medlive.web.site import Site, site_of
 
@@ -39,18 +39,11 @@ async def check_exposure(site: Site, host: str) -> None:
         raise ConfigError(f"web.oidc.client_secret_env: the variable {provider.client_secret_env} is not set")
     async with site.database.begin() as session:
         open_to_all = provider is None and not await has_accounts(session)
-    if open_to_all and not _is_loopback(host):
+    if open_to_all and not is_loopback(host):
         raise UsageError(
             f"the private rooms are not served at {host}, since there is no account",
             hint="medlive user invite NAME --role admin makes one; --part public serves the downloads alone",
         )
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def session_cookie(site: Site) -> Middleware:

@@ -16,6 +16,7 @@ from medlive.config import OidcSection
 from medlive.db.accounts import Account, save_external
 from medlive.db.tables.accounts import Role
 from medlive.errors import CheckFailed
+from medlive.trust import tls_context
 from medlive.web.site import Site
 
 BACK: Final = "/sign-in/provider/back"
@@ -86,6 +87,6 @@ def _client(request: Request, site: Site) -> StarletteOAuth2App:
         request.app.state.oidc = OAuth().register(
             "medlive", client_id=settings.client_id, client_secret=os.environ[settings.client_secret_env],
             server_metadata_url=f"{settings.issuer.rstrip('/')}/.well-known/openid-configuration",
-            client_kwargs={"scope": settings.scope, "code_challenge_method": "S256"},
+            client_kwargs={"scope": settings.scope, "code_challenge_method": "S256", "verify": tls_context()},
         )  # fmt: skip
     return cast(StarletteOAuth2App, request.app.state.oidc)

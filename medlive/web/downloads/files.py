@@ -97,10 +97,13 @@ def _tags(values: list[str]) -> list[str]:
 
 
 def _keep_one_range(request: Request) -> int | None:
-    """Drop a Range header that is not one valid range of bytes; return the first byte, None if it is unknown."""
+    """Drop a Range header that is not one valid range of bytes; return the first byte, None if it is unknown.
+
+    HEAD has no ranges (RFC 9110 §14.2).
+    """
     if (text := request.headers.get("range")) is None:
         return 0
-    match = _RANGE.fullmatch(text.strip())
+    match = _RANGE.fullmatch(text.strip()) if request.method == "GET" else None
     first, last = match.groups() if match else ("", "")
     if first and (not last or int(first) <= int(last)):
         return int(first)

@@ -65,7 +65,7 @@ def parse(data: bytes) -> Element:
         parser.Parse(data, True)
     except expat.ExpatError as exc:
         raise UnsafeXml(f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}") from exc
-    except (LookupError, UnicodeError) as exc:
+    except (LookupError, ValueError) as exc:  # ValueError: a multi-byte encoding
         raise UnsafeXml(f"unreadable encoding: {exc}") from exc
     return builder.close()
 

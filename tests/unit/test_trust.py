@@ -1,0 +1,270 @@
+"""Every client checks who it speaks to: only a certificate of a believed authority for the host gets a word."""
+
+import asyncio
+import os
+import smtplib
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import httpx2
+import pytest
+from opentelemetry.sdk.trace.export import SpanExportResult
+from pydantic import SecretStr, ValidationError
+
+from medlive.config import NotifySection, OidcSection, load_settings
+from medlive.db.session import Database, connection_url, ping
+from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
+from medlive.llm.engine import Prompt, Request
+from medlive.llm.openai import OpenAIEngine
+from medlive.publishing.download import fetch_snapshot
+from medlive.service import notify
+from medlive.sources.fetching.fetch import Fetcher
+from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason, FetchSettings
+from medlive.trust import authorities_file, use_authority
+from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
+
+SECRET = "a-password-of-ours"
+REFUSED = (ServiceUnavailable, FetchError, httpx2.ConnectError, ssl.SSLCertVerificationError)
+NO_RETRIES = dict.fromkeys(FetchReason, 0)
+REQUEST = Request("grader.criterion", Prompt("grader.criterion", "p"), {}, {"type": "object", "properties": {}})
+
+
+class Authorities(NamedTuple):
+    """The authority that is configured, and another."""
+
+    ours: Authority
+    strangers: Authority
+
+
+@pytest.fixture(scope="module")
+def authorities(tmp_path_factory: pytest.TempPathFactory) -> Authorities:
+    folder = tmp_path_factory.mktemp("authorities")
+    return Authorities(Authority(folder, "ours"), Authority(folder, "strangers"))
+
+
+@pytest.fixture
+def believed(authorities: Authorities) -> Iterator[None]:
+    use_authority(authorities.ours.file)
+    yield
+    use_authority(None)
+
+
+async def mail(port: int, _: Path) -> None:
+    section = NotifySection(
+        email_to=("ops@example.org",),
+        smtp_host="localhost",
+        smtp_port=port,
+        smtp_starttls=True,
+        smtp_user="medlive",
+        smtp_password=SecretStr(SECRET),
+    )
+    await asyncio.to_thread(notify._mail, section, SECRET)
+
+
+async def webhook(port: int, _: Path) -> None:
+    section = NotifySection(webhook=SecretStr(f"https://localhost:{port}/hook"))
+    await notify._post(section, {"text": SECRET})
+
+
+async def model(port: int, _: Path) -> None:
+    engine = OpenAIEngine("m", f"https://localhost:{port}/v1", SECRET, max_retries=0, timeout_s=20)
+    try:
+        await engine.answer(REQUEST)
+    finally:
+        await engine.aclose()
+
+
+async def page(port: int, _: Path) -> None:
+    settings = FetchSettings(contact="ops@example.org", allow_loopback=True, retries=NO_RETRIES)
+    policy = FetchPolicy(frozenset({f"localhost:{port}"}), min_interval_s=0)
+    async with Fetcher(settings) as fetcher:
+        await fetcher.fetch(f"https://localhost:{port}/thread/1", policy)
+
+
+async def snapshot(port: int, folder: Path) -> None:
+    await fetch_snapshot(f"https://localhost:{port}/medlive", "latest", folder, pause=0.0)
+
+
+async def provider(port: int, _: Path) -> None:
+    from medlive.web.accounts import oidc
+
+    section = OidcSection(issuer=f"https://localhost:{port}", client_id="m", client_secret_env="ID_SECRET")
+    request: Any = SimpleNamespace(app=SimpleNamespace(state=SimpleNamespace()))
+    site: Any = SimpleNamespace(settings=SimpleNamespace(web=SimpleNamespace(oidc=section)))
+    await oidc._client(request, site).load_server_metadata()
+
+
+async def bucket(port: int, _: Path) -> None:
+    from medlive.publishing.targets.s3 import S3Target
+
+    target = S3Target("s3://bucket/medlive", endpoint_url=f"https://localhost:{port}", attempts=1)
+    with target.session(write=False):
+        pass
+
+
+async def hub(port: int, _: Path) -> None:
+    from medlive.publishing.targets.huggingface import HubRepository
+
+    repository = HubRepository("a/b", endpoint_url=f"https://localhost:{port}", silence_s=10)
+    with repository._clear_errors():
+        repository._api.repo_info("a/b", repo_type="dataset")
+
+
+async def telemetry(port: int, _: Path) -> None:
+    from medlive.llm import tracing
+
+    variables = {tracing.ENDPOINT: f"https://localhost:{port}", "OTEL_EXPORTER_OTLP_TIMEOUT": "0.3"}
+    with patch.dict(os.environ, variables):
+        exporter = tracing.exporter({})
+    result = exporter.export([])
+    exporter.shutdown()
+    if result is not SpanExportResult.SUCCESS:
+        raise ServiceUnavailable("the spans were not delivered")
+
+
+async def database(port: int, _: Path) -> None:
+    url = f"postgresql://medlive:{SECRET}@localhost:{port}/medlive"
+    pool = Database.connect(url.replace("@localhost", "@db.test") + "?hostaddr=127.0.0.1")
+    try:
+        async with pool.begin() as session:
+            await ping(session)
+    finally:
+        await pool.aclose()
+
+
+CLIENTS: tuple[Callable[[int, Path], Awaitable[None]], ...] = (
+    mail, webhook, model, page, snapshot, provider, bucket, hub, telemetry, database,
+)  # fmt: skip
+SERVERS: dict[Any, Any] = {mail: serve_smtp, database: serve_postgresql}
+
+
+@pytest.fixture(autouse=True)
+def _keys(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {
+        "HF_TOKEN": "hf_not_a_real_token",
+        "ID_SECRET": "not-a-real-secret",
+        "AWS_ACCESS_KEY_ID": "k",
+        "AWS_SECRET_ACCESS_KEY": "s",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }.items():
+        monkeypatch.setenv(name, value)
+    bundles = ("AWS_CA_BUNDLE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")  # libraries' own variables come first
+    for name in ("http_proxy", "https_proxy", "all_proxy", *bundles, "PGSSLMODE", "PGSSLROOTCERT"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+
+
+def contexts(authorities: Authorities, host: str) -> dict[str, ssl.SSLContext]:
+    return {
+        "stranger": authorities.strangers.context(host),
+        "elsewhere": authorities.ours.context("elsewhere.test"),
+        "expired": authorities.ours.context(host, days=-1),
+        "ours": authorities.ours.context(host),
+    }
+
+
+@pytest.mark.usefixtures("believed")
+@pytest.mark.parametrize("kind", ["stranger", "elsewhere", "expired", "ours"])
+@pytest.mark.parametrize("client", CLIENTS, ids=lambda client: client.__name__)
+async def test_only_a_believed_certificate_for_the_host_gets_a_word(
+    client: Callable[[int, Path], Awaitable[None]], kind: str, authorities: Authorities, tmp_path: Path
+) -> None:
+    host = "db.test" if client is database else "localhost"
+    serve: Any = SERVERS.get(client, serve_https)
+    with serve(contexts(authorities, host)[kind]) as received:
+        if kind == "ours":
+            with suppress(MedliveError, KeyError, httpx2.HTTPError):  # the server speaks no more than TLS needs
+                await client(received.port, tmp_path)
+            assert received.lines
+        else:
+            with pytest.raises(
+                (ServiceUnavailable, FetchError, httpx2.ConnectError, ssl.SSLCertVerificationError)
+            ):
+                await client(received.port, tmp_path)
+            assert received.lines == []
+
+
+@pytest.mark.usefixtures("believed")
+async def test_mail_is_delivered_behind_tls(authorities: Authorities, tmp_path: Path) -> None:
+    with serve_smtp(authorities.ours.context("localhost")) as received:
+        await mail(received.port, tmp_path)
+    assert f"{SECRET}\r\n".encode() in received.lines
+
+
+async def test_without_starttls_no_password_is_sent(tmp_path: Path) -> None:
+    with serve_smtp(None) as received, pytest.raises(smtplib.SMTPNotSupportedError):
+        await mail(received.port, tmp_path)
+    assert [line[:4] for line in received.lines] == [b"ehlo", b"QUIT"]
+
+
+def test_a_password_for_another_machine_needs_starttls() -> None:
+    with pytest.raises(ValidationError, match="smtp_starttls = true"):
+        NotifySection(smtp_host="mail.example.org", smtp_user="medlive")
+    for options in ({"smtp_starttls": True}, {"smtp_host": "127.0.0.1"}, {"smtp_user": None}):
+        NotifySection(**{"smtp_host": "mail.example.org", "smtp_user": "medlive"} | options)
+
+
+def test_an_identity_provider_elsewhere_must_prove_who_it_is() -> None:
+    named: Any = {"client_id": "m", "client_secret_env": "ID_SECRET"}
+    with pytest.raises(ValidationError, match="expected https"):
+        OidcSection(issuer="http://id.example.org", **named)
+    for issuer in ("https://id.example.org", "http://localhost:8080"):
+        OidcSection(issuer=issuer, **named)
+
+
+def _load_and_use() -> None:
+    load_settings()
+    authorities_file()
+
+
+@pytest.mark.parametrize("content", [None, b"", b"no certificate", "folder"])
+@pytest.mark.parametrize("variable", ["MEDLIVE_TLS__AUTHORITY", "SSL_CERT_FILE"])
+def test_a_file_without_an_authority_is_a_wrong_setting(
+    variable: str, content: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "authority.pem"
+    if content == "folder":
+        path.mkdir()
+    elif content is not None:
+        path.write_bytes(content)
+    monkeypatch.setenv(variable, str(path))
+    with pytest.raises(ConfigError, match=f"{path} cannot be used as a file of certificates"):
+        _load_and_use()
+
+
+def test_a_remote_database_is_checked_or_said_to_be_in_the_clear(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    here = [
+        "postgresql:///x",
+        "postgresql://u@/x?host=/run/pg",
+        "postgresql://u@127.0.0.1/x",
+        "postgresql://[::1]/x",
+    ]
+    for url in here:
+        assert "sslmode" not in connection_url(url).query
+    there = [
+        "postgresql://db.example/x",
+        "postgresql:///x?host=db.example",
+        "postgresql://u@/x?host=/run/pg,10.0.0.1",
+    ]
+    for url in there:
+        query = connection_url(url).query
+        assert (query["sslmode"], query["sslrootcert"]) == ("verify-full", str(authorities_file()))
+    for mode in ("allow", "prefer", "require"):
+        with pytest.raises(ConfigError, match=f"sslmode={mode} does not check"):
+            connection_url(f"postgresql://db.example/x?sslmode={mode}")
+        monkeypatch.setenv("PGSSLMODE", mode)
+        with pytest.raises(ConfigError, match=f"sslmode={mode} does not check"):
+            connection_url("postgresql://db.example/x")
+    assert not caplog.messages
+    query = connection_url("postgresql://db.plain/x?sslmode=disable").query
+    assert query["sslmode"] == "disable"
+    assert caplog.messages == ["the connection to the database at db.plain is not encrypted (sslmode=disable)"]
+    query = connection_url("postgresql://db.example/x?sslmode=verify-ca&sslrootcert=/own.pem").query
+    assert (query["sslmode"], query["sslrootcert"]) == ("verify-ca", "/own.pem")
