@@ -6,7 +6,7 @@ import typer
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, pick, print_result, print_table, with_session
+from medlive.cli.output import attributes, echo, pick, print_result, print_table, with_session
 from medlive.db.audit_log import list_entries, verify_log
 from medlive.errors import CheckFailed
 
@@ -43,4 +43,4 @@ def verify(
     found = with_session(lambda session: verify_log(session, head=head))
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
     value = attributes(found, "entries head faults")
-    print_result(value, as_json, lambda: print(f"{found.entries} entries, head {found.head}"), failure=failure)
+    print_result(value, as_json, lambda: echo(f"{found.entries} entries, head {found.head}"), failure=failure)

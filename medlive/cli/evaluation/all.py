@@ -37,7 +37,7 @@ from medlive.cli.evaluation.run import (
 )
 from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
 from medlive.cli.options import CaseFilter, JsonOption, grouped, read_settings
-from medlive.cli.output import print_json, progress, say, wait_for
+from medlive.cli.output import echo, print_json, progress, say, wait_for
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def all_(
             say(warning)
         result["scores"] = json.loads(WRITERS["json"](table, None))
         result["report"] = write_report(table, out / "report", registry=registry_of(None)).page
-        print(result["report"])
+        echo(result["report"])
         check_scored(table)
 
     try:

@@ -1,7 +1,7 @@
 """What a reader's browser may be given: the figures and pages of a snapshot, read by what is allowed in them.
 
-A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so nothing is decoded and nothing
-is searched for: whatever is not one of the few things that medlive's own figures and pages consist of is a fault.
+A list of what is dangerous is never complete (`u\\72l(`, `&#117;rl(`, `image-set(`), so nothing is decoded and
+nothing is searched for: whatever medlive's own figures and pages do not consist of is a fault.
 """
 
 import re
@@ -59,7 +59,7 @@ _PAGE_TOKEN: Final = re.compile(r"\\.|<|\[", re.DOTALL)
 _IMAGE: Final = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
 _WARNING: Final = "[!WARNING]"
 _FENCE: Final = re.compile(r"```(?:|python|sh|bibtex)")
-"""The beginning or the end of a block of code; some languages of blocks, such as maps, are drawn by what they load."""
+"""The beginning or the end of a block of code; blocks in other languages, such as maps, may load something."""
 _FRONT_KEY: Final = (
     r"(?:language|license|license_name|license_link|annotations_creators|language_creators|multilinguality"
     r"|source_datasets|task_categories|tags|size_categories|configs|config_name|default|data_files|split|path)"

@@ -1,5 +1,6 @@
 """Step 18: what a browser or a forge's page shows of a snapshot runs, loads and follows nothing."""
 
+import re
 import shutil
 from pathlib import Path
 
@@ -14,10 +15,11 @@ from tests.support.snapshots import Line, build_line
 
 FIGURE = bars(Frame("Cases & <more>", "what they are.", "canary"), [Group("", [Bar("Cardiology 心", 3)])])
 NAMES = st.from_regex(r"[A-Za-z][A-Za-z0-9:-]{0,14}", fullmatch=True)
-OURS = frozenset("svg title desc metadata style g rect line text tspan circle path".split())
-PROPERTIES = frozenset(
+OURS = {"svg", "title", "desc", "metadata", "style", "g", "rect", "line", "text", "tspan", "circle", "path"}
+PROPERTIES = re.split(
+    r"\s+",
     "font-family font-size font-weight font-style max-width height width opacity fill fill-opacity stroke"
-    " stroke-width stroke-opacity stroke-linecap stroke-linejoin stroke-dasharray text-anchor".split()
+    " stroke-width stroke-opacity stroke-linecap stroke-linejoin stroke-dasharray text-anchor",
 )
 ACTIVE_CSS = (
     ".a{fill:&#117;rl(x)}",
