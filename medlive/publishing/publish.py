@@ -272,18 +272,18 @@ def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
 
 
 def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
-    """Raise CheckFailed if a published erratum, or its signature, is missing in ours.
+    """Raise CheckFailed if what a published erratum says, or its signature, is missing in ours.
 
     `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
     if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
         return
-    theirs = parse_errata(published, f"{ERRATA} in {where}").keys
-    if lost := sorted(number for number, _ in theirs - parse_errata(prepared.errata[ERRATA]).keys):
+    theirs = parse_errata(published, f"{ERRATA} in {where}")
+    if (lost := parse_errata(prepared.errata[ERRATA]).find_lost(theirs)) is not None:
         raise CheckFailed(
-            f"{ERRATA} in {where} has entries that ours lack: {', '.join(map(str, lost[:8]))}",
-            hint="errata are never removed: publish from where they were written",
+            f"{ERRATA} in {where} is newer than ours, which lack {lost}",
+            hint="errata are never removed or undone: publish from where they were written",
         )
     if ERRATA_SIGNATURE not in prepared.errata and read(ERRATA_SIGNATURE) is not None:
         raise CheckFailed(

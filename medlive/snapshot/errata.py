@@ -1,5 +1,6 @@
 """Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change."""
 
+import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -21,6 +22,7 @@ from pydantic import (
 
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
 from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
@@ -32,6 +34,8 @@ if TYPE_CHECKING:
 ERRATA: Final = "errata.json"
 """The file's name, beside the frozen folders and at the root of every place of publication."""
 SIGNATURE: Final = "errata.json.minisig"
+PUBLIC_FILE: Final = 0o644
+"""Rights of errata, which are published as they are."""
 MOST_REASON: Final = 500
 """Characters of a public reason."""
 
@@ -104,14 +108,27 @@ class Errata(_Frozen):
             raise ValueError("entries are not in the order of their numbers, each once")
         return self
 
-    @property
-    def keys(self) -> frozenset[tuple[int, str]]:
-        """The number and the criterion of each entry ("" for a whole case)."""
-        return frozenset(map(_key, self.entries))
-
     def affecting(self, version: str) -> tuple[Erratum, ...]:
         """Return the entries that stand and concern a snapshot."""
         return tuple(entry for entry in self.standing if version in entry.snapshots)
+
+    def find_lost(self, known: "Errata") -> str | None:
+        """Return what other errata hold that these lack, which only an older file does; None if nothing.
+
+        Entries are never removed, a reinstatement stays, and the snapshots of an entry only become more.
+        """
+        entries = {_key(entry): entry for entry in self.entries}
+        for entry in known.entries:
+            own, name = entries.get(_key(entry)), f"{entry.id} ({entry.criterion_id or entry.case_id})"
+            if own is None:
+                return f"entry {name}"
+            if entry.reinstated_at is not None and own.reinstated_at is None:
+                return f"the reinstatement of entry {name}"
+            if not set(entry.snapshots) <= set(own.snapshots):
+                return f"a snapshot of entry {name}"
+            if own.snapshots == entry.snapshots and entry.fixed_in is not None and own.fixed_in is None:
+                return f"the snapshot that fixed entry {name}"
+        return None
 
     @property
     def standing(self) -> tuple[Erratum, ...]:
@@ -208,9 +225,10 @@ def put_errata(folder: Path, data: bytes, signature: bytes | None) -> None:
         (folder / SIGNATURE).unlink(missing_ok=True)
     for name, content in ((SIGNATURE, signature), (ERRATA, data)):
         if content is not None:
-            draft = folder / f".{name}.partial"
-            draft.write_bytes(content)
-            draft.replace(folder / name)
+            draft = f".{name}.partial"
+            with io.BufferedWriter(create_below(folder, draft, mode=PUBLIC_FILE)) as out:
+                out.write(content)
+            (folder / draft).replace(folder / name)
 
 
 def trusted_comment(errata: Errata) -> str:

@@ -213,6 +213,8 @@ def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key:
     with progress("bytes fetched") as tick:
         work = fetch_snapshot(place, version, snapshots_path(settings), public_key_of(key), progress=tick)
         done = wait_for(work)
+    if done.errata_kept is not None:
+        say(f"the errata here were kept: {done.errata_kept}")
     say(f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}")
     return str(done.path)
 

@@ -211,6 +211,9 @@ def fetch(
     source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
     out: Annotated[Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
     public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
+    allow_older: Annotated[
+        bool, Option("--allow-older", help="Take a latest version that is older than what is there.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
@@ -219,11 +222,13 @@ def fetch(
 
     key = public_key_of(public_key)
     with progress("bytes fetched") as tick:
-        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick))
+        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick, allow_older=allow_older))
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
     print_result(asdict(done), as_json, lambda: echo(text))
     say("it verifies" + ("" if done.complete else ", but steps were skipped: medlive snapshot verify names them"))
+    if done.errata_kept is not None:
+        say(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
         say(f"{done.errata} errata concern it: see errata.json beside it")
 
