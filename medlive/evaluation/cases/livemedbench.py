@@ -160,7 +160,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     if not path.is_file():
         raise BadInput(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}")
     if path.suffix == ".jsonl":
-        lines = read_log(path)
+        lines = read_log(path, given=True)
         notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
         if lines.torn:
             notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
@@ -168,7 +168,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     try:
         return read_json(path)
     except BadInput:
-        if not (entries := _whole_entries(path.read_bytes())):
+        if not (entries := _whole_entries(read_bytes(path))):
             raise
         notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
         return entries
