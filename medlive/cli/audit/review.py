@@ -22,6 +22,8 @@ from medlive.cli.output import (
 from medlive.config import Settings
 from medlive.curation.model import Reason, Stage
 from medlive.errors import UsageError
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
@@ -169,9 +171,9 @@ def _read_edit(file: Path) -> "CaseEdit":
     from medlive.service.curation.review import CaseEdit
 
     try:
-        return CaseEdit.model_validate_json(file.read_bytes())
-    except OSError as exc:
-        raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
+        return CaseEdit.model_validate_json(read_given(file))
+    except (OSError, TooLong) as exc:
+        raise UsageError(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     except ValidationError as exc:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
         raise UsageError(f"{file} is not an edited case: {faults}") from exc
