@@ -21,7 +21,8 @@ from pydantic import (
 )
 
 from medlive.errors import BadInput, CheckFailed, first_fault
-from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.folder import MAX_SMALL, TooLong, read_small
+from medlive.integrity.given import read_given
 from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
@@ -155,10 +156,13 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     return errata
 
 
-def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> Errata:
+def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None, given: bool = False) -> Errata:
     """Load an errata file.
 
-    `public_key` must have signed it, in `errata.json.minisig` beside it; None skips this check.
+    Args:
+        path: The file.
+        public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
+        given: Whether a user named the file, so that it may be a link; else it lies in a folder.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -167,8 +171,9 @@ def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> E
     path = Path(path)
     beside = path.with_name(f"{path.name}.minisig")
     try:
-        signature = read_small(beside) if public_key is not None and beside.is_file() else None
-        return read_errata(read_small(path), signature, str(path), public_key)
+        read = read_given if given else read_small
+        signature = read(beside, MAX_SMALL) if public_key is not None and beside.is_file() else None
+        return read_errata(read(path, MAX_SMALL), signature, str(path), public_key)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except TooLong as exc:
