@@ -107,7 +107,36 @@ RULES_REQUEST_BYTES: Final = 32 * 2**20
 """A request to `medlive llm serve`."""
 LOG_LINE_BYTES: Final = 256 * 2**20
 """A line of a run's log, which may hold many answers."""
+RUN_FILE_BYTES: Final = 2 * 2**30
+"""A file of a run's folder that is read whole."""
+RUN_INFO_BYTES: Final = 16 * 2**20
+"""A run's `run.json`."""
 BUNDLE_BYTES: Final = 2**29
 """A bundle, which is held in memory several times."""
 BUNDLE_DOCUMENT_BYTES: Final = 16 * 2**20
 """A document or a row of a bundle, which take up to fifty times as much memory when parsed."""
+
+# Published snapshots and files that a user names
+
+NAME_CHARS: Final = 1_024
+"""The name of a file below a folder: deeper folders than ours need no longer one."""
+SNAPSHOT_FILES: Final = 1_000
+"""Entries of a snapshot's folder."""
+SNAPSHOT_FILE_BYTES: Final = 16 * 2**30
+"""A file of a snapshot: a sparse one may claim any length."""
+SNAPSHOT_LINE_BYTES: Final = 16 * 2**20
+"""A line of a snapshot's file; reading ends at a longer one."""
+SMALL_FILE_BYTES: Final = 64 * 2**20
+"""A file that is read whole, unless its reader says otherwise."""
+GIVEN_BYTES: Final = 4 * 2**30
+"""A file that a user names on the command line, which may be a pipe."""
+FETCH_REDIRECTS: Final = 5
+"""Redirects on the way to a published file: a place of publication needs one or two."""
+FETCH_LEAST_RATE: Final = 16 * 1024
+"""Bytes a second below which a server counts as gone: a slow telephone line brings more."""
+FETCH_GRACE_S: Final = 60.0
+"""Seconds that each answer may take beyond what its bytes need at that rate."""
+FETCH_BASE_S: Final = 900.0
+"""Seconds that all answers of a fetch may take together beyond what the declared bytes need at that rate."""
+FETCH_BYTES: Final = 4 * 2**30
+"""All files of a snapshot that is fetched; the largest one is in memory meanwhile."""

@@ -4,6 +4,7 @@ A stranger is whoever wrote a thread, an answer, a model's name, a file's name o
 (`cli.output`, `logs`) uses this, so that what is shown is what is there.
 """
 
+import json
 from typing import Final
 
 _KEPT: Final = "\n\t"
@@ -20,8 +21,19 @@ def printable_lines(text: str) -> str:
     return "".join(c if c in _KEPT else _escaped(c) for c in text)
 
 
+def printable_json(text: str) -> str:
+    """Return the same of a JSON text, whose value stays equal: such characters become JSON's escapes."""
+    if text.isprintable():
+        return text
+    return "".join(c if c == "\n" or _is_shown(c) else json.dumps(c)[1:-1] for c in text)
+
+
+def _is_shown(character: str) -> bool:
+    return character.isprintable() or character == "\u3000"  # the space between Chinese sentences
+
+
 def _escaped(character: str) -> str:
-    if character.isprintable() or character == "\u3000":  # the space between Chinese sentences
+    if _is_shown(character):
         return character
     code = ord(character)
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, print_result, print_table, say, wait_for
+from medlive.cli.output import attributes, echo, print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import UsageError
 from medlive.llm.wire import JsonMode
@@ -63,41 +63,41 @@ def command(
     }
     print_result(value, as_json, lambda: _print(done, frozen, paths, recorded=endpoint is None))
     if not as_json:
-        print(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")
-        print(f"MEDLIVE_HOME={settings.home} medlive serve --preview")
+        echo(f"Done in {time.perf_counter() - started:.1f} s. Look at it in a browser:")
+        echo(f"MEDLIVE_HOME={settings.home} medlive serve --preview")
 
 
 def _print(done: "DemoResult", frozen: "FreezeResult", paths: dict[str, Any], *, recorded: bool) -> None:
     from medlive.cli.evaluation.score import print_scores
 
-    print()
+    echo()
     names = ("new", "revised", "unchanged", "not_modified")
     print_table(
         ["source", *(name.replace("_", " ") for name in names), "problems"],
         [[h.source, *(h.counts[name] for name in names), len(h.problems)] for h in done.harvested],
         title="Harvest" + ("" if done.new_threads else ": nothing new, every thread was here already"),
     )
-    print()
+    echo()
     funnel = done.curated["funnel"]
     rows = [*funnel, ["", "", "in all", sum(row[3] for row in funnel)]]
     print_table(["stage", "outcome", "reason", "threads"], rows, title="Funnel: what became of each thread")
-    print()
+    echo()
     state = "was frozen already" if frozen.already else "frozen"
-    print(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")
-    print(f"Verified from its files alone: {done.verified_steps} steps passed.")
+    echo(f"Snapshot {frozen.version} {state}: {frozen.cases} cases, {frozen.criteria} criteria.")
+    echo(f"Verified from its files alone: {done.verified_steps} steps passed.")
     for why in done.skipped_steps:
-        print(f"Skipped: {why}.")
+        echo(f"Skipped: {why}.")
     if not frozen.publishable:
-        print("Not publishable: " + "; ".join(frozen.why_not) + ".")
-    print()
+        echo("Not publishable: " + "; ".join(frozen.why_not) + ".")
+    echo()
     print_scores(done.scores)
     if recorded:
-        print("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
-    print("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")
-    print()
-    print(f"snapshot  {frozen.path}")
+        echo("Curated from recorded replies of a language model; where none is recorded, by the rules engine.")
+    echo("Sample models and the rules engine as grader: these figures show the loop, not a model's worth.")
+    echo()
+    echo(f"snapshot  {frozen.path}")
     for run in paths["runs"]:
-        print(f"run       {run}")
-    print(f"report    {done.report}")
+        echo(f"run       {run}")
+    echo(f"report    {done.report}")
     inspect = f"MEDLIVE_HOME={paths['home']} medlive"
-    print(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")
+    echo(f"inspect   {inspect} status; {inspect} thread show SOURCE/ID")

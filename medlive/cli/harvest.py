@@ -26,6 +26,8 @@ from medlive.cli.output import (
 from medlive.clock import iso_week, now, parse_moment
 from medlive.config import Settings, load_settings
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError, describe
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import read_given
 
 if TYPE_CHECKING:
     from medlive.db.session import Database
@@ -304,9 +306,9 @@ def _check_page(source: str, url: str, file: Path | None, *, as_json: bool) -> N
 
     settings = load_settings().settings
     try:
-        body = file.read_bytes() if file else None
-    except OSError as exc:
-        raise BadInput(f"{file} cannot be read: {exc.strerror}") from exc
+        body = read_given(file) if file else None
+    except (OSError, TooLong) as exc:
+        raise BadInput(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     try:
         found: dict[str, Any] = wait_for(check_page(settings, source, url, body))
     except (LayoutError, NotAThread) as exc:

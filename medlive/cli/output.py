@@ -19,6 +19,7 @@ from rich.text import Text
 
 from medlive import logs
 from medlive.errors import MedliveError, UsageError
+from medlive.printable import printable, printable_json, printable_lines
 
 if TYPE_CHECKING:
     from medlive.config import Settings
@@ -73,8 +74,19 @@ def with_session(work: Callable[[Any], Awaitable[T]]) -> T:
 
 def print_json(value: Any) -> None:
     """A result for machines: one JSON document on stdout."""
-    json.dump(value, sys.stdout, ensure_ascii=False, indent=2, default=str)
+    for piece in json.JSONEncoder(ensure_ascii=False, indent=2, default=str).iterencode(value):
+        sys.stdout.write(printable_json(piece))
     sys.stdout.write("\n")
+
+
+def echo(value: object = "") -> None:
+    """A line on stdout: no text in it moves the cursor or begins another line."""
+    sys.stdout.write(printable(str(value)) + "\n")
+
+
+def echo_lines(text: str) -> None:
+    """Lines on stdout, as they are but for characters that a terminal obeys; the last line has its own end."""
+    sys.stdout.write(printable_lines(text))
 
 
 def print_result(
@@ -102,7 +114,14 @@ def dimmed(cells: Sequence[Any]) -> list[Any]:
 
 
 def _shown(cell: Any) -> str:
-    return "–" if cell is None else str(cell)
+    return "–" if cell is None else printable_lines(str(cell))
+
+
+def _cell(cell: Any) -> Text:
+    """What a table shows of a value: no markup, and no character that a terminal obeys."""
+    if isinstance(cell, Text):
+        return Text(printable_lines(cell.plain), style=cell.style)
+    return Text(_shown(cell))
 
 
 def say(text: str) -> None:
@@ -114,12 +133,13 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
     style."""
     rows = [list(row) for row in rows]
-    table = Table(title=title, title_justify="left", show_edge=False, pad_edge=False)
+    heading = None if title is None else Text(printable(title))
+    table = Table(title=heading, title_justify="left", show_edge=False, pad_edge=False)
     for i, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold")
+        table.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
     for row in rows:
-        table.add_row(*(cell if isinstance(cell, Text) else Text(_shown(cell)) for cell in row))
+        table.add_row(*map(_cell, row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
@@ -200,8 +220,10 @@ def progress(what: str, spent: object = "") -> Iterator[Tick]:
     `spent`, such as a budget, is shown beside it as it stands then.
     """
     if stderr.is_terminal and logs.for_people():
-        columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-        shown = (*columns, TimeElapsedColumn(), TextColumn("{task.fields[spent]}"))
+        what = printable(what)
+        label = TextColumn("{task.description}", markup=False)
+        columns = (SpinnerColumn(), label, BarColumn(), MofNCompleteColumn())
+        shown = (*columns, TimeElapsedColumn(), TextColumn("{task.fields[spent]}", markup=False))
         with Progress(*shown, console=stderr) as bar:
             task = bar.add_task(what, total=None, spent=spent)
             yield lambda done, total=None: bar.update(task, completed=done, total=total)

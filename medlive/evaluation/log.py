@@ -1,22 +1,27 @@
 """An append-only log in JSON Lines: one writer at a time, a torn last line mended, nothing ever rewritten."""
 
 import errno
+import io
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from pydantic_core import from_json
 
-from medlive.bounds import LOG_LINE_BYTES
+from medlive.bounds import LOG_LINE_BYTES, RUN_FILE_BYTES
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, DiskFull
+from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.given import open_given, read_given
 from medlive.integrity.lock import exclusive
+from medlive.integrity.paths import UnsafePath, create_below, open_plain
 
 T = TypeVar("T")
+_BUFFER: Final = 256 * 1024
 
 
 @dataclass(slots=True)
@@ -29,22 +34,32 @@ class Lines:
     """The number of a last line that has no end and is no whole object: a write under way, or cut off."""
 
 
-def read_log(path: Path) -> Lines:
-    """Read all rows of a log and its damaged lines; a missing file is an empty log."""
+def read_log(path: Path, *, given: bool = False) -> Lines:
+    """Read all rows of a log and its damaged lines; a missing file is an empty log.
+
+    Args:
+        path: The log.
+        given: Whether a user named it, so that it may be a link or a pipe; else it lies in a run's folder.
+
+    Raises:
+        BadInput: If it cannot be read, or a line is longer than `LOG_LINE_BYTES`.
+    """
     lines = Lines()
-    lines.rows += [row for _, row in rows_of(path, lines)]
+    lines.rows += [row for _, row in rows_of(path, lines, given=given)]
     return lines
 
 
-def rows_of(path: Path, lines: Lines) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Yield the objects of a log with their line numbers; damage is recorded in `lines`."""
-    if not path.exists():
-        return
+def rows_of(path: Path, lines: Lines, *, given: bool = False) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Yield the objects of a log with their line numbers; damage is recorded in `lines`. Raises as `read_log`."""
     try:
-        with path.open("rb") as handle:
+        with io.BufferedReader(open_given(path) if given else open_plain(path), _BUFFER) as handle:
             for number, data in enumerate(iter(lambda: handle.readline(LOG_LINE_BYTES), b""), start=1):
+                if len(data) == LOG_LINE_BYTES:
+                    raise BadInput(f"{path}: line {number} has {LOG_LINE_BYTES} bytes or more")
                 if (row := _parse(data, lines, number)) is not None:
                     yield number, row
+    except FileNotFoundError:
+        return
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
 
@@ -86,7 +101,7 @@ def _parse(data: bytes, lines: Lines, number: int) -> dict[str, Any] | None:
 class LogWriter:
     """Appends rows to a log that this process holds."""
 
-    def __init__(self, path: Path, handle: IO[bytes]) -> None:
+    def __init__(self, path: Path, handle: io.FileIO) -> None:
         """`handle` is open for appending, its last line whole, nothing of it waiting to be written."""
         self._path, self._file = path, handle.fileno()
         self._size = os.fstat(self._file).st_size
@@ -117,11 +132,22 @@ def some(names: Sequence[str], most: int = 5) -> str:
 
 
 def read_bytes(path: Path) -> bytes:
-    """A file's bytes. Raises BadInput if it cannot be read."""
+    """The bytes of a file that a user named. Raises BadInput if it cannot be read, or is a device."""
+    return _read(path, read_given)
+
+
+def read_found(path: Path, most: int = RUN_FILE_BYTES) -> bytes:
+    """The bytes of a file of a run's folder. Raises BadInput if it cannot be read, or is no plain file."""
+    return _read(path, lambda path: read_small(path, most))
+
+
+def _read(path: Path, read: Callable[[Path], bytes]) -> bytes:
     try:
-        return path.read_bytes()
+        return read(path)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
+    except TooLong as exc:
+        raise BadInput(f"{path} cannot be read: {exc}") from exc
 
 
 @contextmanager
@@ -129,6 +155,8 @@ def writing(path: Path) -> Iterator[None]:
     """Raises DiskFull and BadInput in place of OSError while a file or folder is written."""
     try:
         yield
+    except UnsafePath as exc:
+        raise BadInput(f"{path} cannot be written: {exc.message}", hint="remove what lies there") from exc
     except OSError as exc:
         if exc.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
             hint = "what was written is kept; make room and run this again"
@@ -145,26 +173,27 @@ def open_log(path: Path) -> Iterator[LogWriter]:
     with ExitStack() as stack:
         with writing(path):
             stack.enter_context(exclusive(path.with_name(f".{path.name}.lock")))
-            handle = stack.enter_context(path.open("a+b"))
-            _mend(handle)
-            handle.flush()
+            handle = stack.enter_context(create_below(path.parent, path.name, append=True))
+            with open_plain(path) as reader:
+                _mend(reader, handle)
         try:
             yield LogWriter(path, handle)
         finally:
             os.fsync(handle.fileno())
 
 
-def _mend(handle: IO[bytes]) -> None:
-    start = size = handle.seek(0, os.SEEK_END)
-    tail = b""
-    while start > 0 and b"\n" not in tail:
-        step = min(65_536, start)
-        start = handle.seek(start - step)
-        tail = handle.read(step) + tail
+def _mend(reader: io.FileIO, writer: io.FileIO) -> None:
+    start = size = reader.seek(0, os.SEEK_END)
+    pieces: list[bytes] = []
+    while start > 0 and not (pieces and b"\n" in pieces[-1]):
+        if size - start >= LOG_LINE_BYTES:
+            raise OSError(errno.EINVAL, f"its last line has {LOG_LINE_BYTES} bytes or more")
+        step = min(1 << 20, start)
+        start = reader.seek(start - step)
+        pieces.append(reader.read(step))
+    tail = b"".join(reversed(pieces))
     last = tail[tail.rfind(b"\n") + 1 :]
-    handle.seek(0, os.SEEK_END)
     if last and _parse(last, Lines(), 0) is not None:
-        handle.write(b"\n")
+        writer.write(b"\n")
     else:
-        handle.truncate(size - len(last))
-        handle.seek(0, os.SEEK_END)
+        writer.truncate(size - len(last))

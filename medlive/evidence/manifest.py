@@ -12,6 +12,7 @@ from medlive.digest import digest_json
 from medlive.errors import EvidenceUnavailable, IndexCorrupt, IndexMissing, IndexOutdated, first_fault
 from medlive.evidence.encoder import EncoderIdentity
 from medlive.evidence.encoders.folders import DOWNLOAD, EncoderSettings, find_models, missing_models
+from medlive.integrity.folder import TooLong, read_small
 
 MANIFEST = "manifest.json"
 FORMAT_VERSION = 3
@@ -176,11 +177,11 @@ def read_manifest(folder: Path) -> IndexManifest:
     """
     place = folder / MANIFEST
     try:
-        text = place.read_bytes()
+        text = read_small(place)
     except FileNotFoundError as exc:
         raise IndexMissing(f"there is no evidence index at {folder}", hint=HINT) from exc
-    except OSError as exc:
-        raise IndexCorrupt(f"{place} cannot be read: {exc.strerror}", hint=HINT) from exc
+    except (OSError, TooLong) as exc:
+        raise IndexCorrupt(f"{place} cannot be read: {exc}", hint=HINT) from exc
     header = _header(folder)
     if header is not None and header.format_version != FORMAT_VERSION:
         raise IndexOutdated(
@@ -210,8 +211,8 @@ class _Header(BaseModel):
 
 def _header(folder: Path) -> _Header | None:
     try:
-        return _Header.model_validate_json((folder / MANIFEST).read_bytes())
-    except (OSError, ValidationError):
+        return _Header.model_validate_json(read_small(folder / MANIFEST))
+    except (OSError, TooLong, ValidationError):
         return None
 
 

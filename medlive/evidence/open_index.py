@@ -17,6 +17,7 @@ from medlive.evidence.retriever import DEPTH, RRF_K, DenseSide, IndexRetriever, 
 from medlive.evidence.store import PassageStore
 from medlive.evidence.vectors import VectorStore, folder_of, keys_digest, keys_of
 from medlive.evidence.verification import Verification
+from medlive.integrity.paths import UnsafePath, path_below
 
 DATA = "data-"
 """Prefix of the names of data folders."""
@@ -252,7 +253,7 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
     for entry in manifest.files:
         if name not in (None, entry.path):
             continue
-        place = path / manifest.data / entry.path
+        place = _place(path, manifest, entry.path)
         try:
             digest = digest_file(place)
         except OSError as exc:
@@ -261,12 +262,20 @@ def check_digests(path: Path, manifest: IndexManifest, name: str | None = None) 
             raise IndexCorrupt(f"{place} has {digest}, expected {entry.digest}", hint=REBUILD_FRESH_HINT)
 
 
+def _place(path: Path, manifest: IndexManifest, name: str) -> Path:
+    """Return where a file of the index lies. Raises IndexCorrupt if the manifest names one elsewhere."""
+    try:
+        return path_below(path / manifest.data, name)
+    except UnsafePath as exc:
+        raise IndexCorrupt(f"the manifest of {path}: {exc.message}", hint=HINT) from exc
+
+
 def check_sizes(path: Path, manifest: IndexManifest) -> None:
     """Raise IndexCorrupt if a file of the index is missing or has another size."""
     if not manifest.data.startswith(DATA) or Path(manifest.data).name != manifest.data:
         raise IndexCorrupt(f"the manifest of {path} names {manifest.data!r} as its data", hint=HINT)
     for entry in manifest.files:
-        place = path / manifest.data / entry.path
+        place = _place(path, manifest, entry.path)
         size = place.stat().st_size if place.is_file() else None
         if size != entry.size:
             found = "is missing" if size is None else f"has {size} bytes, expected {entry.size}"

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from medlive.digest import canonical_json
 from medlive.errors import IndexCorrupt
 from medlive.evidence.passage import Passage
+from medlive.integrity.folder import read_small
+from medlive.integrity.paths import open_plain
 
 LINES = "passages.jsonl"
 OFFSETS = "offsets.bin"
@@ -98,10 +100,10 @@ class PassageStore:
         for place, column in ((folder / DAYS, self._days), (folder / CORPORA, self._corpora)):
             if len(column) != len(self):
                 raise IndexCorrupt(f"{place} has {len(column)} entries, expected {len(self)}")
-        self.corpora: tuple[str, ...] = tuple(json.loads((folder / CORPUS_NAMES).read_bytes()))
+        self.corpora: tuple[str, ...] = tuple(json.loads(read_small(folder / CORPUS_NAMES)))
         """The names of the corpora that have passages here."""
         self._newest = int(self._days.max())
-        with self._place.open("rb") as handle:
+        with open_plain(self._place) as handle:
             self._map = mmap.mmap(handle.fileno(), 0, access=mmap.ACCESS_READ)
         self._mask = lru_cache(maxsize=_MASKS_KEPT)(self._make_mask)
 

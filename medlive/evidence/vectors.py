@@ -20,6 +20,7 @@ from medlive.errors import EvidenceUnavailable, IndexCorrupt
 from medlive.evidence.encoder import Encoder, EncoderIdentity
 from medlive.evidence.files import sweep_parts, whole_file
 from medlive.evidence.passage import Passage
+from medlive.integrity.folder import read_small
 
 Matrix = NDArray[np.float32]
 Ordinals = NDArray[np.int64]
@@ -244,7 +245,7 @@ class _Shard:
         self.place = folder / f"{name}.vec"
         description = folder / f"{name}.json"
         try:
-            self.entry = ShardEntry.model_validate_json(description.read_bytes())
+            self.entry = ShardEntry.model_validate_json(read_small(description))
         except ValidationError as exc:
             raise _damaged(description, f"is not a valid shard description: {exc.errors()[0]['msg']}") from exc
         count, dimension = self.entry.count, encoder.dimension

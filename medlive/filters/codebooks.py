@@ -17,6 +17,8 @@ from typing import Any, Final, NamedTuple
 from medlive.digest import digest_json
 from medlive.errors import BadInput, MissingExtra
 from medlive.filters.model import read_lines
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import read_given
 from medlive.text.normalise import normalise
 
 _CODE_COLUMNS: Final = frozenset(read_lines("code_columns.txt"))
@@ -71,9 +73,9 @@ def read_terms(path: Path) -> Iterator[Term]:
     title; a word list with frequencies; nested JSON of `value`, `label`, `children`. BadInput for anything else.
     """
     try:
-        raw = path.read_bytes()
-    except OSError as exc:
-        raise BadInput(f"cannot read code book {path.name}: {exc.strerror}") from exc
+        raw = read_given(path)
+    except (OSError, TooLong) as exc:
+        raise BadInput(f"cannot read code book {path.name}: {getattr(exc, 'strerror', None) or exc}") from exc
     if raw.startswith(b"PK\x03\x04"):
         raise BadInput(f"{path.name} is a spreadsheet or archive", hint="save it as CSV or TSV, UTF-8")
     text = _decoded(raw, path)

@@ -12,6 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
+from medlive.bounds import SMALL_FILE_BYTES, SNAPSHOT_FILE_BYTES, SNAPSHOT_FILES, SNAPSHOT_LINE_BYTES
 from medlive.errors import BadInput, DiskFull
 from medlive.integrity.paths import open_plain
 from medlive.printable import printable
@@ -28,12 +29,6 @@ SIGNATURE_COMMENT: Final = "signature of a medlive snapshot"
 FOLDERS: Final = ("data", "figures")
 """The folders in a snapshot's folder."""
 
-MAX_FILE: Final = 16 * 1024**3  # Longer files are not read: a sparse file may have any length
-MAX_FILES: Final = 1_000
-MAX_LINE: Final = 16 * 1024 * 1024
-"""Reading stops at a longer line, so that a hostile file cannot fill the memory."""
-MAX_SMALL: Final = 64 * 1024 * 1024
-"""The most bytes of a file that is read whole."""
 
 REQUIRED: Final = (
     "CHANGES.md", "LICENSE", "README.md", "changes.json", "croissant.json",
@@ -96,18 +91,18 @@ def _is_folder(path: Path) -> bool:
 def _list_folder(root: Path, prefix: str, sizes: dict[str, int], faults: list[Finding]) -> None:
     # Cut before sorting, since a folder may have a million entries.
     with os.scandir(root / prefix) as entries:
-        found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, MAX_FILES + 1))
+        found = sorted((e.name, e.stat(follow_symlinks=False)) for e in islice(entries, SNAPSHOT_FILES + 1))
     for entry, status in found:
         name, mode = prefix + entry, status.st_mode
-        if stat.S_ISREG(mode) and status.st_size > MAX_FILE:
-            faults.append(Finding(printable(name), f"at most {MAX_FILE} bytes", f"{status.st_size}"))
+        if stat.S_ISREG(mode) and status.st_size > SNAPSHOT_FILE_BYTES:
+            faults.append(Finding(printable(name), f"at most {SNAPSHOT_FILE_BYTES} bytes", f"{status.st_size}"))
         elif stat.S_ISREG(mode) and name.isprintable():
             sizes[name] = status.st_size
         elif not (stat.S_ISDIR(mode) and name in FOLDERS):
             got = f"an entry of mode {stat.filemode(mode)}"
             faults.append(Finding(printable(name), "nothing but the files of a snapshot", got))
-    if len(found) > MAX_FILES:
-        faults.append(Finding(prefix or ".", f"at most {MAX_FILES} entries", "more"))
+    if len(found) > SNAPSHOT_FILES:
+        faults.append(Finding(prefix or ".", f"at most {SNAPSHOT_FILES} entries", "more"))
 
 
 def sha256(path: Path) -> str:
@@ -116,7 +111,7 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(handle, "sha256").hexdigest()
 
 
-def read_small(path: Path, max_bytes: int = MAX_SMALL) -> bytes:
+def read_small(path: Path, max_bytes: int = SMALL_FILE_BYTES) -> bytes:
     """Read a file whole. Raises TooLong, or OSError."""
     with open_plain(path) as handle:
         if os.fstat(handle.fileno()).st_size > max_bytes:
@@ -128,9 +123,9 @@ def lines(source: Path | io.FileIO) -> Iterator[bytes]:
     """Yield the lines of a file, with their ends, split at `\\n` alone. Raises TooLong, or OSError."""
     opened = open_plain(source) if isinstance(source, Path) else source
     with io.BufferedReader(opened, 256 * 1024) as handle:
-        while data := handle.readline(MAX_LINE):
-            if len(data) >= MAX_LINE:
-                raise TooLong(f"a line has {MAX_LINE} bytes or more")
+        while data := handle.readline(SNAPSHOT_LINE_BYTES):
+            if len(data) >= SNAPSHOT_LINE_BYTES:
+                raise TooLong(f"a line has {SNAPSHOT_LINE_BYTES} bytes or more")
             yield data
 
 

@@ -16,11 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from medlive.bounds import NAME_CHARS
 from medlive.errors import BadInput
 from medlive.printable import printable
-
-MAX_NAME: Final = 1_024
-"""The most characters of a name: deeper folders than ours need no longer one."""
 
 PRIVATE_FILE: Final = 0o600
 """Rights of a file that only its owner may read."""
@@ -66,8 +64,8 @@ def split_name(name: str) -> tuple[str, ...]:
     """
     parts = tuple(name.split("/"))
     reason = ""
-    if not name or len(name) > MAX_NAME:
-        reason = f"expected 1 to {MAX_NAME} characters"
+    if not name or len(name) > NAME_CHARS:
+        reason = f"expected 1 to {NAME_CHARS} characters"
     elif not name.isprintable():
         reason = "it holds an unprintable character"
     elif name.startswith("/") or "\\" in name or _DRIVE.match(name):

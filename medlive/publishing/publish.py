@@ -19,7 +19,7 @@ from medlive.integrity.folder import SIGNATURE, SUMS
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.target import IMMUTABLE, Item, RemoteState, Target, page
 from medlive.snapshot.describe.feed import FEED, INDEX, LATEST, Place, Release, feed_xml, index_html, latest_json
-from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, load_errata, parse_errata
+from medlive.snapshot.errata import ERRATA, PUBLIC_ERRATA, Errata, load_errata, parse_errata
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import FileEntry, Manifest
@@ -43,8 +43,8 @@ class PreparedRelease:
     sums: Mapping[str, FileEntry]  # Every file, with SHA256SUMS and the signature
     errata: Mapping[str, bytes]
     """errata.json and its signature, by name; empty if there are none beside the snapshot."""
-    kept_back: frozenset[tuple[int, str]] = frozenset()
-    """The keys of errata that are here and not published: of snapshots that are not publishable."""
+    known_errata: Errata | None = None
+    """All errata that are here, those of snapshots that are not publishable too; None if there are none."""
 
     @property
     def digest(self) -> str:
@@ -97,7 +97,7 @@ def prepare_release(folder: Path, public_key: PublicKey | None = None) -> Prepar
     others = [folder / name for name in ("manifest.json", SUMS, SIGNATURE) if (folder / name).is_file()]
     entries = dict(manifest.files) | {path.name: _entry(path.read_bytes()) for path in others}
     errata = _errata(folder.parent, public_key or _key_of(manifest))
-    return PreparedRelease(folder, manifest, entries, errata, _kept_back(folder.parent, errata))
+    return PreparedRelease(folder, manifest, entries, errata, _known_errata(folder.parent))
 
 
 def _verified(folder: Path, public_key: PublicKey | None) -> Manifest:
@@ -275,27 +275,24 @@ def _errata(folder: Path, key: PublicKey | None) -> dict[str, bytes]:
     return {name: file.read_bytes() for name, file in files.items() if file.exists()}
 
 
-def _kept_back(folder: Path, errata: Mapping[str, bytes]) -> frozenset[tuple[int, str]]:
-    if ERRATA not in errata or not (folder / ERRATA).exists():
-        return frozenset()
-    return load_errata(folder / ERRATA).keys - parse_errata(errata[ERRATA]).keys
+def _known_errata(folder: Path) -> Errata | None:
+    return load_errata(folder / ERRATA) if (folder / ERRATA).exists() else None
 
 
 def check_errata_kept(prepared: PreparedRelease, where: str, read: Callable[[str], bytes | None]) -> None:
-    """Raise CheckFailed if a published erratum, or its signature, is missing in ours.
+    """Raise CheckFailed if what a published erratum says, or its signature, is missing in ours.
 
     `where` is the target for messages; `read` returns the bytes of a published file, or None.
     """
     published = read(ERRATA)
     if published is None or ERRATA not in prepared.errata or published == prepared.errata[ERRATA]:
         return
-    theirs = parse_errata(published, f"{ERRATA} in {where}").keys
-    if lost := sorted(
-        number for number, _ in theirs - parse_errata(prepared.errata[ERRATA]).keys - prepared.kept_back
-    ):
+    theirs = parse_errata(published, f"{ERRATA} in {where}")
+    ours = prepared.known_errata or parse_errata(prepared.errata[ERRATA])
+    if (lost := ours.find_lost(theirs)) is not None:
         raise CheckFailed(
-            f"{ERRATA} in {where} has entries that ours lack: {', '.join(map(str, lost[:8]))}",
-            hint="errata are never removed: publish from where they were written",
+            f"{ERRATA} in {where} is newer than ours, which lack {lost}",
+            hint="errata are never removed or undone: publish from where they were written",
         )
     if ERRATA_SIGNATURE not in prepared.errata and read(ERRATA_SIGNATURE) is not None:
         raise CheckFailed(

@@ -2,6 +2,7 @@
 
 import errno
 import hashlib
+import io
 import os
 import shutil
 from base64 import b64encode
@@ -15,11 +16,14 @@ from typing import Final, Protocol
 from medlive.errors import CheckFailed, DiskFull, UsageError
 from medlive.integrity.folder import sha256, sync
 from medlive.integrity.lock import exclusive
+from medlive.integrity.paths import UnsafePath, create_below, open_below, path_below, walk
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
 _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
+_PUBLIC_FILE: Final = 0o644
+"""Rights of a published file: a web server of another user may show it."""
 
 _TYPES: Final = {
     ".html": "text/html; charset=utf-8",
@@ -138,9 +142,10 @@ class FolderTarget:
     def names(self, folder: str) -> frozenset[str]:
         """Return every entry below the folder that is not a folder, links and devices included."""
         with self._errors("read"):
-            entries = self._plain(folder.rstrip("/")).rglob("*")
-            found = (path for path in entries if path.is_symlink() or not path.is_dir())
-            return frozenset(path.relative_to(self.root).as_posix() for path in found)
+            name = folder.rstrip("/")
+            path = self._plain(name)
+            entries = walk(path) if path.is_dir() else ()
+            return frozenset(f"{name}/{entry.name}" for entry in entries if not entry.is_folder)
 
     def folders(self) -> frozenset[str]:
         """Return the folders right below the root."""
@@ -170,7 +175,7 @@ class FolderTarget:
             if partial.is_dir():  # an earlier version left a folder when it was killed
                 shutil.rmtree(partial)
             try:
-                with partial.open("wb") as out:
+                with io.BufferedWriter(create_below(self.root, _PARTIAL, mode=_PUBLIC_FILE)) as out:
                     out.write(item.read())
                     out.flush()
                     os.fsync(out.fileno())
@@ -184,24 +189,25 @@ class FolderTarget:
     def read(self, name: str) -> bytes | None:
         """Read the file."""
         with self._errors("read"):
-            path = self._plain(name)
-            return path.read_bytes() if path.is_file() else None
+            if not os.path.lexists(self._plain(name)):
+                return None
+            with open_below(self.root, name) as handle:
+                return handle.readall()
 
     def _plain(self, name: str) -> Path:
         """Return the path of a name. Raises UsageError if a part of it is a link."""
-        path = self.root
-        for part in name.split("/"):
-            path = path / part
-            if path.is_symlink():
-                raise UsageError(
-                    f"{path} is a symbolic link", hint="published files are plain ones: remove the link"
-                )
-        return path
+        try:
+            return path_below(self.root, name)
+        except UnsafePath as exc:
+            hint = "published files are plain ones: remove the link"
+            raise UsageError(f"{self.root}: {exc.message}", hint=hint) from exc
 
     @contextmanager
     def _errors(self, done: str) -> Iterator[None]:
         try:
             yield
+        except UnsafePath as exc:
+            raise UsageError(f"{self.root}: {exc.message}", hint="remove what lies there") from exc
         except OSError as exc:
             if exc.errno in (errno.ENOSPC, errno.EDQUOT):
                 raise DiskFull(

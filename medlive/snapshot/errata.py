@@ -1,5 +1,6 @@
 """Errata: what was withdrawn after it was frozen, listed beside the frozen folders, which never change."""
 
+import io
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -19,8 +20,11 @@ from pydantic import (
     model_validator,
 )
 
+from medlive.bounds import SMALL_FILE_BYTES
 from medlive.errors import BadInput, CheckFailed, first_fault
 from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.given import read_given
+from medlive.integrity.paths import create_below
 from medlive.snapshot.manifest import Version, moment_text, pretty_json
 from medlive.snapshot.model import CASE_ID
 from medlive.snapshot.model import WithdrawalKind as WithdrawalKind
@@ -34,6 +38,8 @@ ERRATA: Final = "errata.json"
 SIGNATURE: Final = "errata.json.minisig"
 PUBLIC_ERRATA: Final = "errata-public.json"
 """The same of the publishable snapshots alone, which the web gives out as `errata.json`; signed as that."""
+PUBLIC_FILE: Final = 0o644
+"""Rights of errata, which are published as they are."""
 MOST_REASON: Final = 500
 """Characters of a public reason."""
 
@@ -106,14 +112,27 @@ class Errata(_Frozen):
             raise ValueError("entries are not in the order of their numbers, each once")
         return self
 
-    @property
-    def keys(self) -> frozenset[tuple[int, str]]:
-        """The number and the criterion of each entry ("" for a whole case)."""
-        return frozenset(map(_key, self.entries))
-
     def affecting(self, version: str) -> tuple[Erratum, ...]:
         """Return the entries that stand and concern a snapshot."""
         return tuple(entry for entry in self.standing if version in entry.snapshots)
+
+    def find_lost(self, known: "Errata") -> str | None:
+        """Return what other errata hold that these lack, which only an older file does; None if nothing.
+
+        Entries are never removed, a reinstatement stays, and the snapshots of an entry only become more.
+        """
+        entries = {_key(entry): entry for entry in self.entries}
+        for entry in known.entries:
+            own, name = entries.get(_key(entry)), f"{entry.id} ({entry.criterion_id or entry.case_id})"
+            if own is None:
+                return f"entry {name}"
+            if entry.reinstated_at is not None and own.reinstated_at is None:
+                return f"the reinstatement of entry {name}"
+            if not set(entry.snapshots) <= set(own.snapshots):
+                return f"a snapshot of entry {name}"
+            if own.snapshots == entry.snapshots and entry.fixed_in is not None and own.fixed_in is None:
+                return f"the snapshot that fixed entry {name}"
+        return None
 
     @property
     def standing(self) -> tuple[Erratum, ...]:
@@ -140,10 +159,13 @@ def parse_errata(data: bytes, name: str = ERRATA) -> Errata:
     return errata
 
 
-def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> Errata:
+def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None, given: bool = False) -> Errata:
     """Load an errata file.
 
-    `public_key` must have signed it, in `errata.json.minisig` beside it; None skips this check.
+    Args:
+        path: The file.
+        public_key: The key that must have signed it, in `errata.json.minisig` beside it; None skips this check.
+        given: Whether a user named the file, so that it may be a link; else it lies in a folder.
 
     Raises:
         BadInput: If the file is missing or not valid.
@@ -152,8 +174,9 @@ def load_errata(path: str | Path, *, public_key: "PublicKey | None" = None) -> E
     path = Path(path)
     beside = path.with_name(f"{path.name}.minisig")
     try:
-        signature = read_small(beside) if public_key is not None and beside.is_file() else None
-        return read_errata(read_small(path), signature, str(path), public_key)
+        read = read_given if given else read_small
+        signature = read(beside, SMALL_FILE_BYTES) if public_key is not None and beside.is_file() else None
+        return read_errata(read(path, SMALL_FILE_BYTES), signature, str(path), public_key)
     except OSError as exc:
         raise BadInput(f"{path} cannot be read: {exc.strerror or exc}") from exc
     except TooLong as exc:
@@ -217,9 +240,10 @@ def put_errata(folder: Path, data: bytes, signature: bytes | None, name: str = E
         (folder / beside).unlink(missing_ok=True)
     for file, content in ((beside, signature), (name, data)):
         if content is not None:
-            draft = folder / f".{file}.partial"
-            draft.write_bytes(content)
-            draft.replace(folder / file)
+            draft = f".{file}.partial"
+            with io.BufferedWriter(create_below(folder, draft, mode=PUBLIC_FILE)) as out:
+                out.write(content)
+            (folder / draft).replace(folder / file)
 
 
 def trusted_comment(errata: Errata) -> str:

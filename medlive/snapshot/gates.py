@@ -100,7 +100,7 @@ _ALLOWED: Final[Mapping[str, frozenset[str]]] = {
 }  # fmt: skip
 
 MAX_TEXT: Final = 100_000
-"""Characters of one text; with this limit no line of a snapshot reaches `folder.MAX_LINE`."""
+"""Characters of one text; with this limit no line of a snapshot reaches `bounds.SNAPSHOT_LINE_BYTES`."""
 
 
 def row_hits(case: SnapshotCase) -> Iterator[GateHit]:

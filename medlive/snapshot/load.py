@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, get_args
 
 from medlive.errors import BadInput, CheckFailed, MissingExtra, UsageError
-from medlive.integrity.folder import SUMS, TooLong, sha256
+from medlive.integrity.folder import SUMS, TooLong, read_small, sha256
 from medlive.snapshot.locate import find_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, SnapshotCase, case_from_rows, week_end
@@ -220,7 +220,7 @@ def load_snapshot(
                 report.summary(), hint="fetch it again, or load it with verify=False at your own risk"
             )
     with _readable(root):
-        manifest = Manifest.model_validate_json((root / "manifest.json").read_bytes())
+        manifest = Manifest.model_validate_json(read_small(root / "manifest.json"))
         return Snapshot(root, manifest, "sha256:" + sha256(root / SUMS), verify, _files=files)
 
 

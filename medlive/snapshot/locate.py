@@ -45,7 +45,7 @@ def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | 
             hint='give a snapshot\'s folder, a version such as "2026.W47", or "latest"',
         )
     roots = snapshot_roots(os.environ if environment is None else environment)
-    versions = {version: folder for root in reversed(roots) for version, folder in _versions(root)}
+    versions = {version: folder for root in reversed(roots) for version, folder in versions_in(root)}
     chosen = version or max(versions, default="")
     if chosen not in versions:
         searched = ", ".join(str(root.absolute()) for root in roots)
@@ -56,7 +56,8 @@ def find_snapshot(path_or_version: str | Path, environment: Mapping[str, str] | 
     return versions[chosen]
 
 
-def _versions(root: Path) -> Iterator[tuple[str, Path]]:
+def versions_in(root: Path) -> Iterator[tuple[str, Path]]:
+    """Yield the snapshots of a folder as (version, folder), the oldest first."""
     try:
         entries = sorted(root.iterdir())
     except OSError:  # a missing folder has no versions; the error names the folders searched

@@ -1,5 +1,6 @@
 """Threads from import files (JSON Lines): each line becomes a thread, or a problem with its line and reason."""
 
+import io
 import json
 import re
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from medlive.bounds import IMPORT_LINE_BYTES, THREAD_ID_CHARS
 from medlive.deidentify.detect import keyed_handle
 from medlive.digest import digest_text
 from medlive.errors import BadInput
+from medlive.integrity.given import open_given
 from medlive.text.normalise import strip_unstorable
 from medlive.threads.model import Message, Role, Thread
 
@@ -150,7 +152,7 @@ def read_threads(
     if assume_posted_at is not None and not isinstance(assume_posted_at, datetime):
         assume_posted_at = datetime.combine(assume_posted_at, time())
     try:
-        with path.open("rb") as handle:
+        with io.BufferedReader(open_given(path), _BLOCK) as handle:
             for number, line in enumerate(_lines(handle), start=1):
                 if line:
                     yield _read_line(number, line, assume_posted_at, handle_key)

@@ -22,6 +22,7 @@ from medlive.errors import ConfigError, MedliveError, ServiceUnavailable
 from medlive.llm.engine import Prompt, Request
 from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
+from medlive.publishing.reading import Pace
 from medlive.service import notify
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason, FetchSettings
@@ -87,7 +88,7 @@ async def page(port: int, _: Path) -> None:
 
 
 async def snapshot(port: int, folder: Path) -> None:
-    await fetch_snapshot(f"https://localhost:{port}/medlive", "latest", folder, pause=0.0)
+    await fetch_snapshot(f"https://localhost:{port}/medlive", "latest", folder, pace=Pace(pause_s=0.0))
 
 
 async def provider(port: int, _: Path) -> None:

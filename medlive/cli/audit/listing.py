@@ -1,6 +1,5 @@
 """How `medlive thread list` and `case list` are asked and answer: which rows, of which time, in which form."""
 
-import sys
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
@@ -8,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_json, print_table, say, with_session
+from medlive.cli.output import echo_lines, pick, print_json, print_table, say, with_session
 from medlive.clock import parse_moment
 from medlive.errors import UsageError
 
@@ -104,7 +103,7 @@ async def _print_csv(session: Any, listing: "Listing[Any]", where: Any, view: Vi
 
     rows = stream_rows(session, listing, where, sort=view.sort, descending=not view.ascending)
     async for line in stream_csv(rows, listing.row):
-        sys.stdout.write(line)
+        echo_lines(line)
 
 
 def _print_page(page: "Page[Any]", as_json: bool, names: str) -> None:

@@ -7,7 +7,7 @@ import typer
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, pick, print_result, print_table, with_database, with_session
+from medlive.cli.output import attributes, echo, pick, print_result, print_table, with_database, with_session
 from medlive.db.audit_log import list_entries
 from medlive.errors import CheckFailed
 from medlive.service.audit_log import verify_audit_log
@@ -58,4 +58,4 @@ def verify(
     failure = CheckFailed("; ".join(found.faults)) if found.faults else None
     value = attributes(found, "entries head faults") | {"anchors": anchors}
     summary = f"{found.entries} entries, head {found.head}; compared with {anchors} statements of snapshots"
-    print_result(value, as_json, lambda: print(summary), failure=failure)
+    print_result(value, as_json, lambda: echo(summary), failure=failure)

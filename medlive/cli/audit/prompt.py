@@ -6,7 +6,7 @@ import typer
 from typer import Argument
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, with_session
+from medlive.cli.output import echo, echo_lines, print_result, with_session
 
 app = typer.Typer(no_args_is_help=True)
 
@@ -29,10 +29,14 @@ def show(
     found: dict[str, Any] = with_session(lambda session: show_prompt(session, name))
 
     def show() -> None:
-        print(f"{found['task']} {found['digest']}\n")
+        echo(f"{found['task']} {found['digest']}")
         for message in found.get("messages", [{"role": "system", "content": found.get("text")}]):
-            print(f"--- {message['role']}\n{message['content']}\n")
+            echo()
+            echo(f"--- {message['role']}")
+            echo_lines(f"{message['content']}\n")
         if reply := found.get("reply"):
-            print(f"--- reply of {reply['model']} ({reply['finish']})\n{reply['text']}")
+            echo()
+            echo(f"--- reply of {reply['model']} ({reply['finish']})")
+            echo_lines(f"{reply['text']}\n")
 
     print_result(found, as_json, show)

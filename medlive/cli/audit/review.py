@@ -9,10 +9,21 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, one_of, read_settings, split_name
-from medlive.cli.output import attributes, print_result, print_table, say, with_database, with_session
+from medlive.cli.output import (
+    attributes,
+    echo,
+    print_json,
+    print_result,
+    print_table,
+    say,
+    with_database,
+    with_session,
+)
 from medlive.config import Settings
 from medlive.curation.model import Reason, Stage
 from medlive.errors import UsageError
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import read_given
 from medlive.rubric.model import Difficulty, Register
 
 if TYPE_CHECKING:
@@ -112,7 +123,7 @@ def approve(
 ) -> None:
     """Let a held case enter the next freeze as it is; a rejected one too."""
     _decide("APPROVE", case_id, reason, revision, by)
-    print(f"{case_id} is approved: the next freeze takes it")
+    echo(f"{case_id} is approved: the next freeze takes it")
 
 
 @app.command()
@@ -121,7 +132,7 @@ def reject(
 ) -> None:
     """Keep a held or ready case out of every freeze, until its content changes."""
     _decide("REJECT", case_id, reason, revision, by)
-    print(f"{case_id} is rejected: no freeze takes it")
+    echo(f"{case_id} is rejected: no freeze takes it")
 
 
 @app.command()
@@ -145,13 +156,13 @@ def edit(
 
     kind = {"difficulty": difficulty, "dialogue_register": register}
     if file is None and not any(kind.values()):
-        print(with_database(lambda database, _: load_edit(database, case_id)).model_dump_json(indent=2))
+        print_json(with_database(lambda database, _: load_edit(database, case_id)).model_dump(mode="json"))
         return
     if file is not None and any(kind.values()):
         raise UsageError("--file takes no --difficulty or --register beside it")
     edited = CaseEdit.model_validate(kind) if file is None else _read_edit(file)
     done = with_database(lambda database, _: edit_case(database, case_id, edited, reason, by=by))
-    print(f"{case_id} has revision {done.revision}")
+    echo(f"{case_id} has revision {done.revision}")
 
 
 def _read_edit(file: Path) -> "CaseEdit":
@@ -160,9 +171,9 @@ def _read_edit(file: Path) -> "CaseEdit":
     from medlive.service.curation.review import CaseEdit
 
     try:
-        return CaseEdit.model_validate_json(file.read_bytes())
-    except OSError as exc:
-        raise UsageError(f"{file} cannot be read: {exc.strerror}") from exc
+        return CaseEdit.model_validate_json(read_given(file))
+    except (OSError, TooLong) as exc:
+        raise UsageError(f"{file} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     except ValidationError as exc:
         faults = "; ".join(f"{'.'.join(map(str, e['loc']))}: {e['msg']}" for e in exc.errors())
         raise UsageError(f"{file} is not an edited case: {faults}") from exc
@@ -175,7 +186,7 @@ def overrule(thread: ThreadArgument, reason: ReasonOption, by: ByOption = None) 
 
     source, thread_id = split_name(thread)
     done = with_database(lambda database, _: overrule_rejection(database, source, thread_id, reason, by=by))
-    print(f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it")
+    echo(f"{thread} is no longer rejected for {done.overruled}: the next `medlive curate` continues it")
 
 
 @app.command()
@@ -189,7 +200,7 @@ def redact(
     from medlive.service.curation.review import redact_case
 
     done = with_database(lambda database, _: redact_case(database, case_id, words, reason, by=by))
-    print(f"{case_id} has revision {done.revision}")
+    echo(f"{case_id} has revision {done.revision}")
 
 
 @app.command()
@@ -204,7 +215,7 @@ def confirm(subject: SubjectArgument, reason: ReasonOption, by: ByOption = None)
             await confirm_case(database, subject, reason, by=by)
 
     with_database(work)
-    print(f"{subject} is confirmed")
+    echo(f"{subject} is confirmed")
 
 
 @app.command("curate-again")
@@ -232,7 +243,7 @@ def curate_again(
         await curate_again(database, *thread, reason, stage=wanted, by=by)
 
     with_database(work)
-    print(f"{subject} is queued: the next `medlive curate` decides it again")
+    echo(f"{subject} is queued: the next `medlive curate` decides it again")
 
 
 @app.command("drop-element")
@@ -252,8 +263,8 @@ def drop_element(
             return await drop_element(pipeline, case_id, element, reason, by=by)
 
     done = with_database(work)
-    print(f"{case_id} was written anew without {element}")
-    print(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
+    echo(f"{case_id} was written anew without {element}")
+    echo(f"it is still held: {done.detail}" if done.holds else "nothing holds it now: the next freeze takes it")
 
 
 @app.command()
@@ -268,7 +279,7 @@ def dispute(
     from medlive.service.curation.review import dispute_case
 
     done = with_database(lambda db, _: dispute_case(db, case_id, reason, criterion_id=criterion, by=by))
-    print_result(_row(done), as_json, lambda: print(f"dispute {done.number} about {_subject(done)} is open"))
+    print_result(_row(done), as_json, lambda: echo(f"dispute {done.number} about {_subject(done)} is open"))
 
 
 @app.command()
@@ -283,7 +294,7 @@ def resolve(
 
     done = with_database(lambda database, _: resolve_dispute(database, number, resolution, by=by))
     text = f"dispute {done.number} about {_subject(done)} is closed: {done.resolution}"
-    print_result(_row(done), as_json, lambda: print(text))
+    print_result(_row(done), as_json, lambda: echo(text))
 
 
 @app.command()

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from medlive.cli.audit.listing import Places, View, Window, print_list
 from medlive.cli.options import DecisionOption, JsonOption, ThreadArgument, grouped, split_name
-from medlive.cli.output import pick, print_json, print_result, print_table, with_database, with_session
+from medlive.cli.output import echo, pick, print_json, print_result, print_table, with_database, with_session
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
@@ -154,7 +154,7 @@ def lift_takedown(
     from medlive.service.harvest.takedown import allow_return
 
     with_database(lambda database, _: allow_return(database, *split_name(thread), reason, by=by))
-    print(f"{thread} may come back with a later harvest; nothing that was erased does")
+    echo(f"{thread} may come back with a later harvest; nothing that was erased does")
 
 
 def _show_curation(curation: dict[str, Any], decided: dict[str, Any]) -> None:

@@ -37,7 +37,7 @@ from medlive.cli.evaluation.run import (
 )
 from medlive.cli.evaluation.score import check_scored, print_scores, registry_of, scored
 from medlive.cli.options import CaseFilter, JsonOption, grouped, read_settings
-from medlive.cli.output import print_json, progress, say, wait_for
+from medlive.cli.output import echo, print_json, progress, say, wait_for
 from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ def all_(
             say(warning)
         result["scores"] = json.loads(WRITERS["json"](table, None))
         result["report"] = write_report(table, out / "report", registry=registry_of(None)).page
-        print(result["report"])
+        echo(result["report"])
         check_scored(table)
 
     try:
@@ -213,6 +213,8 @@ def _fetch(settings: "Settings", cases: str, source: str | None, run: Path, key:
     with progress("bytes fetched") as tick:
         work = fetch_snapshot(place, version, snapshots_path(settings), public_key_of(key), progress=tick)
         done = wait_for(work)
+    if done.errata_kept is not None:
+        say(f"the errata here were kept: {done.errata_kept}")
     say(f"medlive {done.version} ({done.digest}) {'was here already' if done.already else 'fetched'}: {done.path}")
     return str(done.path)
 

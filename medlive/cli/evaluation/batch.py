@@ -21,7 +21,7 @@ from medlive.cli.evaluation.options import (
     read_mode,
 )
 from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import new_file, pick, print_result, print_table, say, wait_for
+from medlive.cli.output import echo, new_file, pick, print_result, print_table, say, wait_for
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -269,7 +269,7 @@ def print_written(
 
     def show() -> None:
         for path in done.files:
-            print(path)
+            echo(path)
         parts = {
             "criteria": done.criteria,
             "verdicts came from the cache": done.cached,

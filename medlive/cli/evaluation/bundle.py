@@ -18,7 +18,7 @@ from medlive.cli.evaluation.options import (
     SeedOption,
 )
 from medlive.cli.options import JsonOption, grouped, one_of, read_settings
-from medlive.cli.output import attributes, check_as_json, print_checks, print_result, print_table, say
+from medlive.cli.output import attributes, check_as_json, echo, print_checks, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def _print(found: "Leaderboard") -> None:
     for ranking in found.rankings:
         row = _conditions_row(ranking)
         part = ", ".join(f"{k} {v}" for k, v in (row["selection"] or {}).items())
-        print(
+        echo(
             f"{row['snapshot']}, {row['cases']} cases{f' ({part})' if part else ''}; template "
             f"{row['template']['name']}; graded by {row['grader']['model']} in {row['grader']['mode']} mode"
         )

@@ -7,7 +7,7 @@ from typer import Argument, Option
 
 from medlive.cli.evaluation.options import KeyOption
 from medlive.cli.options import JsonOption
-from medlive.cli.output import attributes, print_result, print_table, progress, say, wait_for
+from medlive.cli.output import attributes, echo, print_result, print_table, progress, say, wait_for
 from medlive.config import RoleSettings, load_settings
 from medlive.errors import CheckFailed, EndpointUnavailable
 from medlive.evaluation.canary import CanaryCheck, Outcome, Verdict
@@ -75,7 +75,7 @@ def _print(done: list[CanaryCheck]) -> None:
     ]
     print_table(["release", "verdict", "unseen digits", "probes", "controls"], rows)
     for result in done:
-        print(f"{result.marked.version}: canary {result.marked.canary}, decoy {result.marked.decoy}")
+        echo(f"{result.marked.version}: canary {result.marked.canary}, decoy {result.marked.decoy}")
     for result in done:
         if result.reached():
             say(f"{result.marked.version}: {result.verdict}: {result.why}")

@@ -17,7 +17,7 @@ from medlive.cli.evaluation.options import (
     read_mode,
 )
 from medlive.cli.options import JsonOption, ReplaceOption, read_settings
-from medlive.cli.output import attributes, pick, print_result, print_table, say
+from medlive.cli.output import attributes, echo, pick, print_result, print_table, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ def _show(found: "Judges") -> None:
         columns = ["first", "second", "second less first", "mean |difference|", "Spearman", "Kendall", "same best"]
         print_figures(columns, [[*row, top] for row, top in zip(rows, tops, strict=True)], "the order of models")
     for ranking in found.rankings:
-        typer.echo(ranking.in_words())
+        echo(ranking.in_words())
 
 
 @app.command()
@@ -120,7 +120,7 @@ def _show_settled(found: "Settled") -> None:
     print_table(columns, [row], title=found.name)
     if found.overruled:
         say(f"on {found.overruled} criteria people decided against both judges; the judges' verdict stands")
-    print(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
+    echo(f"--judge {found.judge.removeprefix('sha256:')[:12]}")
 
 
 @app.command()

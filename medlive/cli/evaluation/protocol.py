@@ -23,7 +23,7 @@ from medlive.cli.evaluation.options import (
     print_plans,
 )
 from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import print_result, print_table, progress, say
+from medlive.cli.output import echo, print_result, print_table, progress, say
 from medlive.errors import UsageError
 
 if TYPE_CHECKING:
@@ -230,7 +230,7 @@ def errors(
         write_whole(out, "".join(canonical_json(row) + "\n" for row in rows).encode("utf-8", "backslashreplace"))
     for note in notes:
         say(note)
-    print(out)
+    echo(out)
 
 
 def _options(given: list[str]) -> dict[str, Any]:
@@ -273,4 +273,5 @@ def show_tables(tables: "Sequence[Table]") -> None:
             rows = [[*row, line] for row, line in zip(rows, interval_lines(drawn), strict=True)]
         print_table(columns, rows, title=table.title)
         if table.note:
-            typer.echo(table.note + "\n")
+            echo(table.note)
+            echo()

@@ -22,7 +22,7 @@ from medlive.cli.evaluation.options import (
     read_parameters,
 )
 from medlive.cli.options import CaseFilter, JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import attributes, print_result, print_table, progress, say, wait_for
+from medlive.cli.output import attributes, echo, print_result, print_table, progress, say, wait_for
 from medlive.clock import now
 from medlive.errors import BadInput, CheckFailed, UsageError
 
@@ -307,5 +307,5 @@ def export(
 
     graded = load_graded(run_dir, judge=judge)
     for path in export_run(graded, out, replace=replace_):
-        print(path)
+        echo(path)
     _say_all([*graded.notes, *left_out(graded)])

@@ -8,8 +8,9 @@ from typer import Option
 
 from medlive.cli.evaluation.options import RunsArgument, Scoring, SignedErrata, load_runs
 from medlive.cli.options import JsonOption, ReplaceOption, grouped, one_of, read_settings
-from medlive.cli.output import dimmed, new_file, print_result, print_table, say
+from medlive.cli.output import dimmed, echo, echo_lines, new_file, print_result, print_table, say
 from medlive.errors import CheckFailed, UsageError
+from medlive.printable import printable_json
 
 if TYPE_CHECKING:
     from medlive.evaluation.protocols.portfolio import Portfolio
@@ -96,7 +97,8 @@ def score(
         write_whole(out, WRITERS[form](table, kind))
         say(f"written: {out}")
     else:
-        print(WRITERS[form](table, kind).decode("utf-8"), end="")
+        text = WRITERS[form](table, kind).decode("utf-8")
+        echo_lines(printable_json(text) if form == "json" else text)
     for warning in table.warnings:
         say(warning)
     check_scored(table)
@@ -278,7 +280,7 @@ def report(
     written = write_report(
         table, out, registry=registry, metas=metas, portfolio=portfolio, case_pages=case_pages, png=png
     )
-    print(written.page)
+    echo(written.page)
     say(f"{written.cases} cases, {written.files} files, {written.size / 1e6:.1f} MB")
 
 
@@ -351,10 +353,10 @@ def _print(found: Any, arms: Any, on: str) -> None:
     )  # fmt: skip
     if found.pooled is not None:
         e = found.pooled
-        print(f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}")
+        echo(f"Having seen a case, over {e.models} models: {_points(e.effect)} {_rests(e)}")
     for arm in found.arms:
         beyond = f"{_points(arm.drop.difference) or '–'} {_rests(arm.drop)}"
-        print(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
+        echo(f"{arm.model}: drop of {arm.raw} beyond that of {arm.rewritten}: {beyond}")
     if arms:
         print_table(
             ["model", "cases", "n", "baseline %", "closed book %", "open book %", "difference", "95 % interval",

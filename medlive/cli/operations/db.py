@@ -6,7 +6,7 @@ import typer
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, say
+from medlive.cli.output import echo, print_result, print_table, say
 from medlive.config import load_settings, mask_url
 from medlive.errors import CheckFailed, UsageError
 
@@ -21,7 +21,7 @@ def start() -> None:
 
     url = database_url(load_settings().settings)
     migrate(url)
-    print(mask_url(url))
+    echo(mask_url(url))
 
 
 @app.command()
@@ -43,7 +43,7 @@ def url(
     from medlive.service.database import database_url
 
     found = database_url(load_settings().settings)
-    print(found if password else mask_url(found))
+    echo(found if password else mask_url(found))
 
 
 @app.command()

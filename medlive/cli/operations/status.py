@@ -7,7 +7,7 @@ from typer import Option
 
 from medlive.cli.operations.schedule import print_steps
 from medlive.cli.options import JsonOption
-from medlive.cli.output import pick, print_result, print_table, say, wait_for
+from medlive.cli.output import echo, pick, print_result, print_table, say, wait_for
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
@@ -28,11 +28,16 @@ def command(
 
     if check:
         problems = wait_for(read_problems(load_settings().settings))
-        print_result(problems, as_json, lambda: print("\n".join(problems), end="\n" if problems else ""))
+        print_result(problems, as_json, lambda: _print_problems(problems))
         raise typer.Exit(1 if problems else 0)
     status: dict[str, Any] = wait_for(read_status(load_settings().settings))
     failure = CheckFailed("; ".join(status["problems"])) if status["problems"] else None
     print_result(status, as_json, lambda: _print(status), failure=failure)
+
+
+def _print_problems(problems: list[str]) -> None:
+    for problem in problems:
+        echo(problem)
 
 
 def _print(status: dict[str, Any]) -> None:

@@ -7,7 +7,7 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption, read_settings
-from medlive.cli.output import attributes, pick, print_result, print_table, say, with_session
+from medlive.cli.output import attributes, echo, pick, print_result, print_table, say, with_session
 from medlive.db import accounts
 from medlive.db.tables.accounts import Role
 
@@ -54,5 +54,5 @@ def reset(name: NameArgument) -> None:
 
 
 def _print_link(token: str) -> None:
-    print(f"{read_settings().web.base_url}/invitation/{token}")
+    echo(f"{read_settings().web.base_url}/invitation/{token}")
     say("whoever opens this link first sets the account's password; it ends after two days")

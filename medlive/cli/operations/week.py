@@ -6,7 +6,7 @@ import typer
 from typer import Argument
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_result, print_table, wait_for
+from medlive.cli.output import echo, print_result, print_table, wait_for
 from medlive.config import load_settings
 
 app = typer.Typer(no_args_is_help=True)
@@ -38,7 +38,7 @@ def _print(value: dict[str, Any]) -> None:
     print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
     cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"] if c["by"] != "task"]
     print_table(["by", "what", "replies", "USD"], cost, title="What it cost (by task: medlive cost)")
-    print(_shipped(value["snapshot"]))
+    echo(_shipped(value["snapshot"]))
 
 
 def _run(run: dict[str, Any]) -> list[Any]:

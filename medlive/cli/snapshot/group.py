@@ -12,6 +12,8 @@ from medlive.cli.options import CaseFilter, JsonOption, grouped
 from medlive.cli.output import (
     attributes,
     check_as_json,
+    echo,
+    echo_lines,
     pick,
     print_checks,
     print_result,
@@ -77,7 +79,8 @@ def _print(manifest: "Manifest") -> None:
             rows += [[kind.removeprefix("by_"), value, n] for value, n in counts[kind].items()]
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     print_table(["what", "value", "count"], rows, title=title + ", NOT PUBLISHABLE" * (not manifest.publishable))
-    print_table(["what", "of", "value"], _made_with(manifest), title="\nHow it was made")
+    echo()
+    print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
 
@@ -159,7 +162,7 @@ def keygen(
         "encrypted": password is not None,
     }  # fmt: skip
     text = f"secret key: {secret}\npublic key: {public}\nkey id: {key.id_text()}\n{key.line()}"
-    print_result(value, as_json, lambda: print(text))
+    print_result(value, as_json, lambda: echo_lines(text + "\n"))
     say(f"To sign: set {FILE_VARIABLE}={secret}, or put the file's text into {KEY_VARIABLE}.")
     encrypted = f"Its password is read from {PASSWORD_VARIABLE}."
     say(encrypted if password else f"It is not encrypted: whoever can read {secret.name} can sign in your name.")
@@ -193,7 +196,7 @@ def export(
     value = attributes(done, "path format cases criteria digest snapshot_digest=source")
     value |= {"of_cases": manifest.counts.cases} | attributes(manifest, "snapshot=version publishable")
     text = f"{done.path}: {done.cases} of {manifest.counts.cases} cases, {done.criteria} criteria, {done.digest}"
-    print_result(value, as_json, lambda: print(text))
+    print_result(value, as_json, lambda: echo(text))
     say(f"cut from medlive-{loaded.version} ({done.source}): cite the snapshot, not this file")
     if not manifest.publishable:
         say("not publishable: " + "; ".join(manifest.why_not))
@@ -208,6 +211,9 @@ def fetch(
     source: Annotated[str, Option("--from", metavar="URL_OR_FOLDER", help="Where snapshots are published.")],
     out: Annotated[Path, Option(metavar="FOLDER", help="Where medlive-VERSION goes.")] = Path(),
     public_key: Annotated[Path | None, Option(help="Refuse what this minisign key has not signed.")] = None,
+    allow_older: Annotated[
+        bool, Option("--allow-older", help="Take a latest version that is older than what is there.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Fetch a published snapshot and verify it; a fetch that was cut off goes on where it stopped."""
@@ -216,11 +222,13 @@ def fetch(
 
     key = public_key_of(public_key)
     with progress("bytes fetched") as tick:
-        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick))
+        done = wait_for(fetch_snapshot(source, version, out, key, progress=tick, allow_older=allow_older))
     verb = "was here already" if done.already else "fetched"
     text = f"medlive {done.version} ({done.digest}) {verb}, in {done.path}"
-    print_result(asdict(done), as_json, lambda: print(text))
+    print_result(asdict(done), as_json, lambda: echo(text))
     say("it verifies" + ("" if done.complete else ", but steps were skipped: medlive snapshot verify names them"))
+    if done.errata_kept is not None:
+        say(f"the errata here were kept: {done.errata_kept}")
     if done.errata:
         say(f"{done.errata} errata concern it: see errata.json beside it")
 
@@ -254,7 +262,7 @@ def diff(
 
 
 def _print_diff(found: SnapshotDiff) -> None:
-    print(f"{found.old.version} → {found.new.version}")
+    echo(f"{found.old.version} → {found.new.version}")
     print_table(["cases", "count"], [[kind.value, n] for kind, n in found.counts.items()])
     if found.touched:
         print_table(["in revised cases", "cases"], [[name, n] for name, n in found.touched.items()])
@@ -264,7 +272,8 @@ def _print_diff(found: SnapshotDiff) -> None:
     for kind in ChangeKind:
         cases = [case for case in found.listed if case.kind is kind]
         for case in cases:
-            print("\n".join(_lines(case, found.reasons.get(case.case_id))))
+            for line in _lines(case, found.reasons.get(case.case_id)):
+                echo(line)
         if left := found.counts[kind] - len(cases):
             say(f"{left} more {kind.value}; --limit lists more")
     say(f"reasons: {found.reasons_from}")

@@ -10,7 +10,7 @@ from typer import Argument, Option
 
 from medlive import __version__
 from medlive.cli.options import JsonOption, one_of
-from medlive.cli.output import attributes, print_result, print_table, progress, say, with_database
+from medlive.cli.output import attributes, echo, print_result, print_table, progress, say, with_database
 from medlive.config import load_settings
 from medlive.errors import CheckFailed, UsageError
 
@@ -57,7 +57,7 @@ def freeze(
 
 def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
     verb = "was frozen already" if done.already else "frozen"
-    print(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
+    echo(f"{done.version} {verb}: {done.cases} cases, {done.criteria} criteria, in {done.path}")
     if done.built_again:
         say("its folder was incomplete and was rebuilt, byte for byte as it was frozen")
     if done.held or done.revealed or done.dropped:
@@ -85,7 +85,7 @@ def rebuild(
     done = with_database(lambda database, settings: rebuild_version(database, settings, version, out))
     names = "version folder is_there=folder_exists identical expected got differing parquet_writers=writers out"
     text = f"{done.version}: identical, {done.got}"
-    print_result(attributes(done, names), as_json, lambda: print(text) if done.identical else None)
+    print_result(attributes(done, names), as_json, lambda: echo(text) if done.identical else None)
     if done.writers is not None:
         say(f"parquet was written by {done.writers[0]} and is written by {done.writers[1]} here: JSON decides")
     if done.out is not None:
@@ -98,7 +98,7 @@ def rebuild(
     if not done.differing:
         raise CheckFailed(f"the frozen rows now make {done.got}, {done.expected} was frozen")
     for name in () if as_json else done.differing:
-        print(name)
+        echo(name)
     hint = f"the rows are unchanged: medlive {__version__} words its files otherwise than the one that froze it"
     what = f"{len(done.differing)} files of {done.folder} are not what the frozen rows make"
     raise CheckFailed(what, hint=None if set(done.differing) & set(IDENTITY) else hint)
@@ -134,12 +134,12 @@ def publish(
 
 def _print_published(done: "Published") -> None:
     would = "would be " if done.dry_run else ""
-    print(
+    echo(
         f"medlive {done.version} ({done.digest}) at {done.where}: {len(done.sent)} files, {done.bytes_sent} bytes "
         f"{would}sent; {len(done.already)} were published before"
     )
     if done.latest is not None:
-        print(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
+        echo(f"newest there: {done.latest}" + (f"; updated: {', '.join(done.updated)}" if done.updated else ""))
     if done.dry_run and done.sent:
         print_table(["would be sent"], [[name] for name in done.sent])
 
@@ -200,19 +200,19 @@ def reinstate(
         )
     )
     if criterion is None:
-        print(f"{case_id} is no longer withdrawn: it is held until `medlive review approve`")
+        echo(f"{case_id} is no longer withdrawn: it is held until `medlive review approve`")
     else:
-        print(f"criterion {criterion} of {case_id} is no longer withdrawn")
+        echo(f"criterion {criterion} of {case_id} is no longer withdrawn")
 
 
 def _print_withdrawn(done: "WithdrawResult", what: str, dry_run: bool) -> None:
     found = done.withdrawal
     if done.already:
-        print(f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})")
+        echo(f"{what} was already withdrawn on {found.withdrawn_at:%Y-%m-%d} ({found.kind}: {found.reason})")
     else:
-        print(f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})")
+        echo(f"{what} {'would be' if dry_run else 'is'} withdrawn ({found.kind.value}: {found.reason})")
     if found.new_revision is not None:
-        print(f"its case goes on as revision {found.new_revision}")
-    print(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
+        echo(f"its case goes on as revision {found.new_revision}")
+    echo(f"frozen snapshots that hold it: {', '.join(done.snapshots) or 'none'}")
     if done.errata is not None:
         say(f"{done.errata} is written" + ("" if done.signed else ", unsigned: no signing key is set"))

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from medlive.digest import digest_file
 from medlive.errors import BadInput
-from medlive.evaluation.log import read_bytes, read_log, some
+from medlive.evaluation.log import read_bytes, read_found, read_log, some
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, EvaluationCriterion
 from medlive.evaluation.tables import decode_text
 
@@ -25,9 +25,13 @@ FAILED_PREFIX: Final = "ERROR:"
 """Prefix of failed answers in the published script's files."""
 
 
-def read_json(path: Path) -> Any:
-    """Parse a JSON file. Raises BadInput with the file and the position."""
-    text, _ = decode_text(read_bytes(path), path.name)
+def read_json(path: Path, *, given: bool = True) -> Any:
+    """Parse a JSON file that a user named, or that lies in a run's folder.
+
+    Raises:
+        BadInput: If it cannot be read, with the file and the position.
+    """
+    text, _ = decode_text(read_bytes(path) if given else read_found(path), path.name)
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as exc:
@@ -160,7 +164,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     if not path.is_file():
         raise BadInput(f"{path} cannot be read: {'it is a folder' if path.is_dir() else 'there is no such file'}")
     if path.suffix == ".jsonl":
-        lines = read_log(path)
+        lines = read_log(path, given=True)
         notes += [f"{path.name}:{number}: {why}; left out" for number, why in lines.damaged]
         if lines.torn:
             notes.append(f"{path.name}:{lines.torn}: the last line is cut off; left out")
@@ -168,7 +172,7 @@ def _read_entries(path: Path, notes: list[str]) -> Any:
     try:
         return read_json(path)
     except BadInput:
-        if not (entries := _whole_entries(path.read_bytes())):
+        if not (entries := _whole_entries(read_bytes(path))):
             raise
         notes.append(f"{path.name}: the list is cut off after entry {len(entries)}; the rest is left out")
         return entries

@@ -11,6 +11,7 @@ from medlive.errors import BadInput, UsageError
 from medlive.evaluation.cases.benchmarks import Format, format_of, read_benchmark
 from medlive.evaluation.cases.livemedbench import read_cases
 from medlive.evaluation.model import CaseSet, EvaluationCase, EvaluationCriterion
+from medlive.integrity.folder import TooLong, read_small
 from medlive.snapshot.load import Snapshot, load_snapshot
 from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import SnapshotCase
@@ -41,8 +42,8 @@ def _with_manifest(cases: CaseSet, file: Path) -> CaseSet:
     """The cases of a snapshot's own `livemedbench.json`, as publishable as the manifest beside it says; those of a
     file that it does not list as it is, as they were."""
     try:
-        manifest = Manifest.model_validate_json((file.parent / "manifest.json").read_bytes())
-    except (OSError, ValidationError):
+        manifest = Manifest.model_validate_json(read_small(file.parent / "manifest.json"))
+    except (OSError, TooLong, ValidationError):
         return cases
     entry = manifest.files.get(file.name)
     if entry is None or cases.digest != f"sha256:{entry.sha256}":

@@ -14,8 +14,9 @@ from typing import Any, Final, TypeVar
 from medlive.digest import canonical_json, digest_json, digest_text
 from medlive.errors import BadInput
 from medlive.evaluation.grading.quotes import shows
-from medlive.evaluation.log import values_of
+from medlive.evaluation.log import read_found, values_of
 from medlive.evaluation.model import Answer, EvaluationCase, Grade, Origin
+from medlive.integrity.paths import UnsafePath, create_below, open_plain, walk
 
 T = TypeVar("T")
 
@@ -52,23 +53,30 @@ class SharedRows:
     def flush(self) -> None:
         """Write what was gathered."""
         waiting, self._waiting = self._waiting, {}
+        if not waiting:
+            return
         try:
+            self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             for path, lines in waiting.items():
-                path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-                with path.open("a+b", buffering=0) as file:
-                    if size := file.seek(0, os.SEEK_END):
-                        file.seek(size - 1)
-                        # A kill may have left half a row, which must not make one line with the next.
-                        lines = lines if file.read(1) == b"\n" else [b"\n", *lines]
+                with create_below(self.folder, path.relative_to(self.folder).as_posix(), append=True) as file:
+                    # A kill may have left half a row, which must not make one line with the next.
+                    lines = lines if _ends_whole(path) else [b"\n", *lines]
                     file.write(b"".join(lines))
+        except UnsafePath as exc:
+            self._note(f"the cache {self.folder} cannot be written: {exc.message}")
         except OSError as exc:
             self._note(f"the cache {self.folder} cannot be written: {exc.strerror or exc}")
 
     def files_about(self, case_ids: Collection[str]) -> list[Path]:
         """The files with a verdict that was made for one of these cases."""
         marks = [canonical_json({"case_id": case_id})[1:-1].encode() for case_id in case_ids]
-        files = sorted(self.folder.rglob("*.jsonl"))
-        return [path for path in files if any(mark in path.read_bytes() for mark in marks)]
+        found = []
+        for entry in walk(self.folder) if self.folder.is_dir() else ():
+            if entry.is_file and entry.name.endswith(".jsonl"):
+                data = read_found(self.folder / entry.name)
+                if any(mark in data for mark in marks):
+                    found.append(self.folder / entry.name)
+        return found
 
     def _path(self, digest: str) -> Path:
         name = digest.partition(":")[2]
@@ -77,6 +85,13 @@ class SharedRows:
     def _note(self, text: str) -> None:
         if text not in self.notes:
             self.notes.append(text)
+
+
+def _ends_whole(path: Path) -> bool:
+    with open_plain(path) as file:
+        if size := file.seek(0, os.SEEK_END):
+            file.seek(size - 1)
+        return not size or file.read(1) == b"\n"
 
 
 class GradeCache(SharedRows):

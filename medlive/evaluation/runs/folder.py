@@ -13,10 +13,11 @@ from typing import Annotated, Any, Final, Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 
 from medlive import __version__
+from medlive.bounds import RUN_INFO_BYTES
 from medlive.digest import canonical_json, digest_bytes
 from medlive.errors import BadInput, UsageError, first_fault
 from medlive.evaluation.cases.selection import in_words
-from medlive.evaluation.log import read_bytes, some, values_of, writing
+from medlive.evaluation.log import read_found, some, values_of, writing
 from medlive.evaluation.model import Answer, AnswerState, CaseSet, EvaluationCase, Grade
 from medlive.evaluation.runs.templates import EVIDENCE, Evidence, Snippet
 from medlive.integrity.lock import exclusive
@@ -166,7 +167,7 @@ class RunFolder:
         if self.info.evidence is None:
             return None
         path = self.path / EVIDENCE
-        data = read_bytes(path)
+        data = read_found(path)
         if digest_bytes(data) != self.info.evidence.rows:
             raise BadInput(f"{path} was changed since the run began")
         return Evidence.read(data)
@@ -311,7 +312,8 @@ def write_whole(path: Path, data: bytes) -> None:
     """Write a file atomically."""
     partial = path.with_name(f".{path.name}.partial")
     try:
-        with partial.open("wb") as handle:
+        partial.unlink(missing_ok=True)
+        with partial.open("xb") as handle:  # which follows no link that was put there
             handle.write(data)
             handle.flush()
             os.fsync(handle.fileno())
@@ -324,9 +326,9 @@ def write_whole(path: Path, data: bytes) -> None:
 def read_info(path: Path) -> RunInfo:
     """Read `run.json` of a folder. Raises BadInput if it is not a run folder."""
     try:
-        return RunInfo.model_validate_json((path / "run.json").read_bytes())
-    except OSError as exc:
-        raise BadInput(f"{path} is not a run folder: {exc.strerror or exc}") from exc
+        return RunInfo.model_validate_json(read_found(path / "run.json", RUN_INFO_BYTES))
+    except BadInput as exc:
+        raise BadInput(f"{path} is not a run folder: {exc.message}") from exc
     except ValidationError as exc:
         raise BadInput(f"{path / 'run.json'} is invalid: {first_fault(exc)}") from exc
 
@@ -335,9 +337,9 @@ def open_run(path: Path) -> RunFolder:
     """Open a run folder. Raises BadInput if it is not one, or its cases were changed."""
     info = read_info(path)
     try:
-        data = (path / "cases.jsonl").read_bytes()
-    except OSError as exc:
-        raise BadInput(f"{path} is not a run folder: {exc.strerror or exc}") from exc
+        data = read_found(path / "cases.jsonl")
+    except BadInput as exc:
+        raise BadInput(f"{path} is not a run folder: {exc.message}") from exc
     if digest_bytes(data) != info.cases.rows:
         raise BadInput(f"{path / 'cases.jsonl'} was changed since the run began")
     try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from medlive.digest import digest_bytes
 from medlive.errors import BadInput, CheckFailed
-from medlive.evaluation.log import some
+from medlive.evaluation.log import read_bytes, read_found, some
 from medlive.evaluation.model import EvaluationCase
 from medlive.evaluation.runs.folder import RunFolder
 from medlive.snapshot.errata import ERRATA, Errata, Erratum, load_errata
@@ -122,9 +122,10 @@ class ErrataSearch:
         if path is None:
             return FoundErrata(None, Errata())
         try:
-            errata = load_errata(path, public_key=self.public_key)
+            given = self.file is not None
+            errata = load_errata(path, public_key=self.public_key, given=given)
             key = None if self.public_key is None else self.public_key.id_text()
-            return FoundErrata(path, errata, digest_bytes(path.read_bytes()), key)
+            return FoundErrata(path, errata, digest_bytes(read_bytes(path) if given else read_found(path)), key)
         except (BadInput, CheckFailed) as exc:
             if self.lenient:
                 return FoundErrata(path, Errata(), problem=exc.message.replace(str(path), path.name))

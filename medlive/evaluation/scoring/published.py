@@ -130,7 +130,7 @@ def kept_files(run: Path, judge: str | None) -> tuple[list[Any], list[dict[str, 
     places = list((run / _FOLDER).glob("*.json")) if judge is None else [_place(run, judge)]
     if len(places) != 1 or not places[0].is_file():
         return None
-    content = read_json(places[0])
+    content = read_json(places[0], given=False)
     valid = isinstance(content, dict) and all(isinstance(content.get(k), list) for k in ("benchmark", "gradings"))
     if not valid or judge not in (None, content.get("judge")):
         raise BadInput(f"{places[0]} does not contain LiveMedBench files")

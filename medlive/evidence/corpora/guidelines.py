@@ -33,7 +33,8 @@ whom, on what grounds. Short and full of the subject's words, they would come be
 
 def _sniff(path: Path) -> bool:
     files = files_of(path)
-    return bool(files) and _is_guideline(head_of(files[0]))
+    plain = [file for file in files if file.is_file()]
+    return bool(plain) and _is_guideline(head_of(plain[0], given=not path.is_dir()))
 
 
 def _is_guideline(head: bytes) -> bool:

@@ -53,7 +53,8 @@ class _Passage(Row):
 def files_of(path: Path) -> list[Path]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
-        return sorted(f for f in path.rglob("*") if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink())
+        files = (f for f in path.rglob("*") if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink())
+        return sorted(f for f in files if not f.is_dir())
     return [path] if path.name.lower().endswith(_SUFFIXES) else []
 
 
@@ -69,7 +70,7 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
     """
     for file in files_of(path) or [path]:
         name = file.relative_to(path).as_posix() if path.is_dir() else file.name
-        for place, line in _lines(file, name, log):
+        for place, line in _lines(file, name, log, given=not path.is_dir()):
             try:
                 found = document(line)
             except ValidationError as exc:
@@ -84,11 +85,11 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
                 log.empty += 1
 
 
-def _lines(file: Path, name: str, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _lines(file: Path, name: str, log: ReadLog, *, given: bool) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
     number = 0
     try:
-        with open_unpacked(file) as stream:
+        with open_unpacked(file, given=given) as stream:
             while line := stream.readline(PASSAGE_LINE_BYTES):
                 number += 1
                 if len(line) == PASSAGE_LINE_BYTES and not line.endswith(b"\n"):

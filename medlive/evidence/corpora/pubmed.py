@@ -54,7 +54,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     readable: list[tuple[Path, str]] = []
     for file, name in _files(path):
         try:
-            valid.take(_frames(file))
+            valid.take(_frames(file, given=not path.is_dir()))
         except Unreadable as exc:
             log.problem(name, str(exc))
             continue
@@ -64,7 +64,7 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
         readable.append((file, name))
     number = 0
     for file, name in readable:
-        for frame in _frames(file):
+        for frame in _frames(file, given=not path.is_dir()):
             number += 1
             yield from _record(frame, number, f"{name}, line {frame.line}", valid, log)
 
@@ -81,8 +81,8 @@ def _files(path: Path) -> list[tuple[Path, str]]:
     return [(f, f.relative_to(path).as_posix()) for f in found]
 
 
-def _frames(file: Path) -> Iterator[Frame]:
-    with open_unpacked(file) as stream:
+def _frames(file: Path, *, given: bool) -> Iterator[Frame]:
+    with open_unpacked(file, given=given) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 
 

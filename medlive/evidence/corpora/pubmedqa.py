@@ -15,12 +15,14 @@ from medlive.errors import BadInput, first_fault
 from medlive.evidence.corpora.jsonl import Published, Text
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.integrity.folder import TooLong
+from medlive.integrity.given import open_given, read_given
 
 
 def _sniff(path: Path) -> bool:
     if not path.is_file() or not path.name.lower().endswith(".json"):
         return False
-    with path.open("rb") as handle:
+    with open_given(path) as handle:
         return b'"CONTEXTS"' in handle.read(1 << 16)
 
 
@@ -34,9 +36,9 @@ class _Entry(BaseModel):
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     try:
-        entries = TypeAdapter(dict[str, Any]).validate_json(path.read_bytes())
-    except OSError as exc:
-        raise BadInput(f"{path} cannot be read: {exc.strerror}") from exc
+        entries = TypeAdapter(dict[str, Any]).validate_json(read_given(path))
+    except (OSError, TooLong) as exc:
+        raise BadInput(f"{path} cannot be read: {getattr(exc, 'strerror', None) or exc}") from exc
     except ValidationError as exc:
         raise BadInput(f"{path} is not a PubMedQA file: expected a JSON object keyed by PMID") from exc
     for pmid, value in entries.items():

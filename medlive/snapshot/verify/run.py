@@ -34,6 +34,7 @@ from medlive.snapshot.manifest import Manifest
 from medlive.snapshot.model import CASE_FIELDS, CRITERION_FIELDS, week_end
 from medlive.snapshot.rows import CASES, CRITERIA
 from medlive.snapshot.verify.lineage import check_lineage, check_parent
+from medlive.snapshot.verify.markup import find_active_markdown, find_active_svg
 from medlive.snapshot.verify.scan import Scan
 
 if TYPE_CHECKING:
@@ -314,20 +315,16 @@ def _contains(root: Path, name: str, text: bytes) -> bool:
     return False
 
 
-_ACTIVE: Final = re.compile(
-    rb"<(?!/?(?:svg|title|desc|metadata|style|g|rect|line|path|polyline|polygon|circle|text|tspan)[\s/>])"
-    rb"|<[^>]*\s(?:on\w+|(?:xlink:)?href)\s*=|<style[^>]*>[^<]*(?:url\(|@import)"
-    rb"|<[^>]*\s(?:fill|stroke|style|filter|mask|clip-path)\s*=\s*[\"'][^\"']*url\(",
-    re.IGNORECASE,
-)
-"""What a browser would run, follow or load in a figure, whose text has its `<` escaped."""
+_VIEWED: Final = {".svg": find_active_svg, ".md": find_active_markdown}
+"""The files that a browser or a page of a forge shows, by suffix."""
 
 
 def _leaks(folder: Inspected, out: Faults) -> None:
     out.extend(folder.scan.leaks)
-    for name in sorted(n for n in folder.listing.files if n.endswith(".svg")):
-        if (active := _ACTIVE.search(folder.read(name))) is not None:
-            out.add(name, "a drawing without anything that runs or loads", repr(active.group()[:40]))
+    for name in sorted(folder.listing.files & set(REQUIRED)):
+        find_active = _VIEWED.get(Path(name).suffix)
+        if find_active is not None and (active := find_active(folder.read(name))) is not None:
+            out.add(name, "nothing that a viewer could run, load or follow", repr(active))
     out.extend(folder.ledgers.leaks)
 
 
@@ -368,7 +365,10 @@ STEPS: Final[tuple[tuple[str, Callable[[Inspected, Faults], None]], ...]] = (
     ("changes.json lists what was added, revised and withdrawn", _changes),
     ("held-out cases are committed to, and revealed ones prove their commitments", _holdouts),
     ("every file holds the canary", _canary),
-    ("no text has an address, a handle or a disguised character, and no figure runs or loads anything", _leaks),
+    (
+        "no text has an address, a handle or a disguised character, and no figure or page runs or loads anything",
+        _leaks,
+    ),
     ("the releases follow one another, and the parent is as this one states", _chain),
 )
 """The steps, in order."""

@@ -1,7 +1,6 @@
 """Fetch pages over HTTP, politely, within limits, and from public addresses only."""
 
 import asyncio
-import ipaddress
 import random
 import re
 import socket
@@ -19,6 +18,7 @@ import httpx2
 from medlive.bounds import ROBOTS_REDIRECTS
 from medlive.clock import now, parse_retry_after
 from medlive.errors import ConfigError
+from medlive.integrity.addresses import may_connect
 from medlive.sources.fetching.block_pages import block_page
 from medlive.sources.fetching.policy import (
     OUTAGES,
@@ -45,9 +45,6 @@ _GLANCE_S = 5.0
 _VALIDATOR = re.compile(r"[\x20-\x7e]{1,1000}")
 """What is sent back of an ETag: servers refuse a request with long headers."""
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
-_GLOBAL_UNICAST = ipaddress.IPv6Network("2000::/3")
-_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
-"""Addresses that lead to the IPv4 address in their last 32 bits (RFC 6052)."""
 _CONNECTIONS = 64
 """Most connections of one run, over all hosts; each host's are bounded by its concurrency."""
 
@@ -397,21 +394,6 @@ def _parsed(url: str) -> httpx2.URL:
     if (urlsplit(url).hostname or "") not in names or address.userinfo:
         raise HostRefused(url, f"its host can also be read as {address.host}")
     return address
-
-
-def may_connect(address: str, *, allow_loopback: bool) -> bool:
-    """Whether an IP address is public, or loopback where that is allowed."""
-    ip = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(ip, ipaddress.IPv6Address):
-        ip = ip.ipv4_mapped or ip
-    if ip.is_loopback:
-        return allow_loopback
-    if isinstance(ip, ipaddress.IPv6Address):
-        inner = ipaddress.IPv4Address(int(ip) & 0xFFFFFFFF) if ip in _NAT64 else ip.sixtofour
-        if inner is None and ip not in _GLOBAL_UNICAST:
-            return False
-        ip = inner or ip
-    return ip.is_global and not ip.is_multicast
 
 
 class _GuardedTransport(httpx2.AsyncHTTPTransport):

@@ -299,6 +299,18 @@ def test_a_damaged_or_foreign_index_is_refused_with_a_hint(tmp_path: Path, damag
         assert hits_of(index, "colchicine")
 
 
+@pytest.mark.parametrize("name", ["/etc/hostname", "../manifest.json", "a//b", "a\\b"])
+def test_an_index_that_names_files_elsewhere_is_refused(tmp_path: Path, name: str) -> None:
+    index = tmp_path / "index"
+    build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)
+    written = json.loads((index / MANIFEST).read_bytes())
+    written["files"][0]["path"] = name
+    (index / MANIFEST).write_text(json.dumps(written))
+    for use in (open_index, verify_index):
+        with pytest.raises(IndexCorrupt, match="not a name of a file below a folder"):
+            use(index)
+
+
 def test_damage_that_keeps_the_size_is_found_by_verification_and_is_no_crash(tmp_path: Path) -> None:
     index = tmp_path / "index"
     manifest = build_index([open_corpus(corpus_file(tmp_path / "a.jsonl", ROWS))], index)

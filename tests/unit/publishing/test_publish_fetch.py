@@ -1,98 +1,28 @@
 """Fetching what was published: over HTTP from a server on this machine, and from a folder."""
 
 import errno
+import io
 import json
 import shutil
-from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 
 import pytest
-from aiohttp import web
-from aiohttp.test_utils import TestServer
 
 from medlive.errors import BadInput, CheckFailed, DiskFull, MedliveError, ServiceUnavailable, UsageError
 from medlive.integrity.folder import SUMS, list_files
-from medlive.integrity.signing import SecretKey, generate, sign
-from medlive.publishing.download import Fetched, fetch_snapshot
-from medlive.publishing.publish import prepare_release, publish
-from medlive.publishing.target import FolderTarget
-from medlive.snapshot.describe.feed import Place
-from medlive.snapshot.errata import Errata, load_errata, trusted_comment, write_errata_file
+from medlive.integrity.paths import create_below
+from medlive.integrity.signing import SecretKey, generate
+from medlive.publishing.download import fetch_snapshot
+from medlive.snapshot.errata import Errata, load_errata
 from medlive.snapshot.load import load_snapshot
-from tests.support.snapshots import Line, build_line
-
-VERSION = "2026.W45"
-NAME = f"medlive-{VERSION}"
+from tests.support.fetching import NAME, QUICK, VERSION, Web, erratum, found, get, offer
+from tests.support.snapshots import Line
 
 
-@dataclass
-class Web:
-    """A web server over a published folder, and how it behaves."""
-
-    root: Path
-    url: str = ""
-    asked: list[str] = field(default_factory=list)
-    cut: dict[str, int] = field(default_factory=dict)
-    """Path → bytes after which the connection is dropped, once."""
-    statuses: list[int] = field(default_factory=list)
-    """Answered first, one a request."""
-    endless: str | None = None
-    """A path whose file never ends."""
-
-    async def answer(self, request: web.Request) -> web.StreamResponse:
-        """One request."""
-        name = request.path.removeprefix("/data/")
-        self.asked.append(name)
-        if self.statuses:
-            return web.Response(status=self.statuses.pop(0))
-        path = self.root / name
-        if not path.is_file():
-            raise web.HTTPNotFound
-        if self.endless == name:
-            response = web.StreamResponse()
-            await response.prepare(request)
-            for _ in range(10_000):
-                await response.write(b"x" * 65536)
-            return response
-        if name in self.cut:
-            response = web.StreamResponse(headers={"Content-Length": str(path.stat().st_size)})
-            await response.prepare(request)
-            await response.write(path.read_bytes()[: self.cut.pop(name)])
-            request.transport.close()
-            return response
-        return web.FileResponse(path)
-
-
-@pytest.fixture(scope="module")
-def line(tmp_path_factory: pytest.TempPathFactory) -> Line:
-    return build_line(tmp_path_factory.mktemp("line"))
-
-
-@pytest.fixture(scope="module")
-def published(line: Line, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A published folder, not to be changed."""
-    root = tmp_path_factory.mktemp("public")
-    signer = partial(sign, key=line.key, trusted_comment=trusted_comment(Errata()), untrusted_comment="errata")
-    write_errata_file(line.root, Errata(), signer)
-    for release in (line.releases[0], line.releases[2]):
-        publish(prepare_release(release.path), FolderTarget(root), Place())
-    return root
-
-
-@pytest.fixture
-async def server(published: Path) -> AsyncIterator[Web]:
-    site = Web(published)
-    app = web.Application()
-    app.router.add_get("/data/{name:.*}", site.answer)
-    async with TestServer(app) as running:
-        site.url = str(running.make_url("/data"))
-        yield site
-
-
-async def get(site: Web, out: Path, version: str = VERSION, key: SecretKey | None = None) -> Fetched:
-    return await fetch_snapshot(site.url, version, out, key.public if key else None, pause=0.001)
+def full(folder: Path, name: str, **_: object) -> io.FileIO:
+    """Write half of nothing on a disk that is full."""
+    create_below(folder, name).close()
+    raise OSError(errno.ENOSPC, "no space")
 
 
 def same(one: Path, other: Path) -> bool:
@@ -100,10 +30,6 @@ def same(one: Path, other: Path) -> bool:
     return files == list_files(other).files and all(
         (one / n).read_bytes() == (other / n).read_bytes() for n in files
     )
-
-
-def found(folder: Path, pattern: str) -> list[Path]:
-    return list(folder.glob(pattern))
 
 
 async def test_the_latest_comes_whole_signed_and_once(line: Line, server: Web, tmp_path: Path) -> None:
@@ -121,17 +47,15 @@ async def test_the_latest_comes_whole_signed_and_once(line: Line, server: Web, t
 
 
 async def test_errata_that_could_not_be_written_leave_the_former_ones(
-    server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    line: Line, server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await get(server, tmp_path)
-    before, write = (tmp_path / "errata.json").read_bytes(), Path.write_bytes
-
-    def full(path: Path, data: bytes) -> int:
-        write(path, data[: len(data) // 2])
-        raise OSError(errno.ENOSPC, "full")
+    before = (tmp_path / "errata.json").read_bytes()
+    server.root = Path(shutil.copytree(server.root, tmp_path / "public"))
+    offer(server, Errata(entries=(erratum(1),)), line.key)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Path, "write_bytes", full)
+        patch.setattr("medlive.snapshot.errata.create_below", full)
         with pytest.raises(DiskFull):
             await get(server, tmp_path)
     assert (tmp_path / "errata.json").read_bytes() == before
@@ -271,10 +195,7 @@ async def test_a_server_that_sends_too_much_or_nothing_is_given_up(
     with pytest.raises(ServiceUnavailable, match="HTTP 403"):
         await get(server, tmp_path)
 
-    def full(path: Path, data: bytes) -> int:
-        raise OSError(errno.ENOSPC, "no space")
-
-    monkeypatch.setattr(Path, "write_bytes", full)
+    monkeypatch.setattr("medlive.publishing.download.create_below", full)
     with pytest.raises(DiskFull):
         await get(server, tmp_path)
     assert not found(tmp_path, "medlive-*")
@@ -292,7 +213,7 @@ async def test_what_is_wrong_with_the_wish_is_said(
     server: Web, tmp_path: Path, source: str, version: str, error: type[MedliveError]
 ) -> None:
     with pytest.raises(error):
-        await fetch_snapshot(source.format(url=server.url), version, tmp_path / "out", pause=0.001)
+        await fetch_snapshot(source.format(url=server.url), version, tmp_path / "out", pace=QUICK)
     assert not found(tmp_path / "out", "medlive-*")
 
 

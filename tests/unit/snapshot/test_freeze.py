@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from medlive.bounds import SMALL_FILE_BYTES
 from medlive.digest import canonical_json
 from medlive.errors import BadInput, CheckFailed, UsageError
-from medlive.integrity.folder import MAX_SMALL, REQUIRED, SIGNATURE
+from medlive.integrity.folder import REQUIRED, SIGNATURE
 from medlive.integrity.lock import Locked, exclusive
 from medlive.snapshot.freeze import write_snapshot
 from medlive.snapshot.ledgers import LedgerFault, read_ledger, write_ledger
@@ -280,7 +281,7 @@ def test_a_ledger_is_read_up_to_the_first_wrong_line(tmp_path: Path, second: byt
 
 
 def test_a_ledger_may_be_longer_than_other_documents(tmp_path: Path) -> None:
-    entries = [change(n, "x" * (MAX_SMALL // 5)) for n in range(6)]
+    entries = [change(n, "x" * (SMALL_FILE_BYTES // 5)) for n in range(6)]
     with (tmp_path / "changes.json").open("wb") as out:
         write_ledger(out, {"version": "x"}, {"added": entries, "revised": [], "withdrawn": []}.items())
     assert read_ledger(tmp_path, "changes.json")[1]["added"] == entries

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from medlive.integrity import folder as folder_module
+from medlive import bounds
 from medlive.integrity.checks import StepState, Trust
 from medlive.integrity.folder import REQUIRED, SIGNATURE, SUMS, list_files
 from medlive.integrity.paths import open_plain
@@ -171,12 +171,12 @@ def test_files_and_lines_beyond_measure_are_not_read(
 ) -> None:
     path = copied(3)
     with (path / "data/cases.jsonl").open("r+b") as handle:
-        handle.truncate(folder_module.MAX_FILE + 1)
+        handle.truncate(bounds.SNAPSHOT_FILE_BYTES + 1)
     report = verify_snapshot(path)
     assert 2 in failed(report)
     assert any(f.file == "data/cases.jsonl" and "at most" in f.expected for f in report.findings)
     with (path / "data/cases.jsonl").open("r+b") as handle:
-        handle.truncate(folder_module.MAX_LINE * 3)
+        handle.truncate(bounds.SNAPSHOT_LINE_BYTES * 3)
     report = verify_snapshot(path)
     assert 7 in failed(report)
     with (path / "README.md").open("r+b") as handle:

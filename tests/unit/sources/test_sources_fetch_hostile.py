@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from medlive.sources.fetching.fetch import Fetcher, may_connect
+from medlive.integrity.addresses import may_connect
+from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import (
     Blocked,
     FetchFailed,

@@ -6,18 +6,24 @@ archive that unpacks to more than its bound ends with a report, and damage keeps
 
 import gzip
 import heapq
+import io
 import lzma
 import re
 import tarfile
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import IO, cast
 
 from medlive.bounds import ARCHIVE_BYTES, ARCHIVE_HEADER_BYTES, ARCHIVE_MEMBER_BYTES
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
+from medlive.integrity.folder import TooLong, read_small
+from medlive.integrity.given import open_given, read_given
+from medlive.integrity.paths import UnsafePath, open_plain, split_name
+from medlive.printable import printable
 
 HEAD = 64 * 1024
 _LOOKED_AT = 20
@@ -26,17 +32,29 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
-def open_unpacked(file: Path) -> IO[bytes]:
-    """Open a file for reading, unpacked when it is a gzip. Raises OSError."""
-    with file.open("rb") as handle:
-        packed = handle.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb")
+@contextmanager
+def open_unpacked(file: Path, *, given: bool) -> Iterator[IO[bytes]]:
+    """Open a file for reading, unpacked when it is a gzip.
+
+    Args:
+        file: The file.
+        given: Whether a user named it, so that it may be a link or a pipe; else it lies in a folder.
+
+    Raises:
+        OSError: If it cannot be opened, or is no such file.
+    """
+    with io.BufferedReader(open_given(file) if given else open_plain(file), HEAD) as handle:
+        if handle.peek(2)[:2] != b"\x1f\x8b":
+            yield handle
+            return
+        with gzip.GzipFile(fileobj=handle) as unpacked:
+            yield cast("IO[bytes]", unpacked)
 
 
-def head_of(file: Path) -> bytes:
-    """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one."""
+def head_of(file: Path, *, given: bool) -> bytes:
+    """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one. Raises OSError."""
     try:
-        with open_unpacked(file) as handle:
+        with open_unpacked(file, given=given) as handle:
             return handle.read(HEAD)
     except (EOFError, zlib.error, gzip.BadGzipFile):
         return b""
@@ -60,9 +78,11 @@ def root_of(head: bytes) -> str | None:
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
     if path.is_dir():
         files = (f for f in path.rglob("*") if f.name.lower().endswith(suffixes) and not f.is_symlink())
-        yield from (head_of(file) for file in heapq.nsmallest(_LOOKED_AT, files) if file.is_file())
+        for file in heapq.nsmallest(_LOOKED_AT, files):
+            if file.is_file():
+                yield head_of(file, given=False)
     elif path.name.lower().endswith(suffixes):
-        yield head_of(path)
+        yield head_of(path, given=True)
     elif _is_tar(path):
         yield from (data[:HEAD] for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT))
 
@@ -75,7 +95,7 @@ def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tup
     if path.is_dir():
         yield from _files(path, sorted(path.rglob("*")), suffixes, log)
     elif path.name.lower().endswith(suffixes):
-        yield from _files(path.parent, [path], suffixes, log)
+        yield from _given(path, log)
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
@@ -97,12 +117,34 @@ def _files(
         try:
             if file.is_symlink() or not file.is_file():
                 log.problem(name, "a link or a special file, not followed")
-            elif (size := file.stat().st_size) > ARCHIVE_MEMBER_BYTES:
-                log.problem(name, f"{size} bytes, more than the {ARCHIVE_MEMBER_BYTES} a member may have")
-            else:
-                yield name, file.read_bytes()
+                continue
+            data = read_small(file, ARCHIVE_MEMBER_BYTES)
+        except TooLong:
+            log.problem(name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have")
         except OSError as exc:
             log.problem(name, f"cannot be read: {exc.strerror}")
+        else:
+            yield name, data
+
+
+def _given(file: Path, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+    """The same of one file that a user named."""
+    try:
+        data = read_given(file, ARCHIVE_MEMBER_BYTES)
+    except TooLong:
+        log.problem(file.name, f"more than the {ARCHIVE_MEMBER_BYTES} bytes a member may have")
+    except OSError as exc:
+        log.problem(file.name, f"cannot be read: {exc.strerror}")
+    else:
+        yield file.name, data
+
+
+def _is_safe(name: str) -> bool:
+    try:
+        split_name(name.removeprefix("./"))
+    except UnsafePath:
+        return False
+    return True
 
 
 class _Member(tarfile.TarInfo):
@@ -138,8 +180,8 @@ def _tar(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tuple[
                 raise tarfile.ReadError(f"unpacks to more than {ARCHIVE_BYTES} bytes")
             if not name.lower().endswith(suffixes) or member.isdir():
                 continue
-            if PurePosixPath(name).is_absolute() or ".." in PurePosixPath(name).parts:
-                log.problem(name, "a name that climbs out of the archive")
+            if not _is_safe(name):
+                log.problem(printable(name), "a name that climbs out of the archive, or is none of a file")
             elif not member.isreg():
                 log.problem(name, "a link or a special file, not followed")
             elif member.size > ARCHIVE_MEMBER_BYTES:

@@ -1,11 +1,16 @@
 """XML of strangers: nothing fetched, nothing declared, bounded depth; and text out of inline markup."""
 
+import re
 from html.entities import html5
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from medlive.bounds import XML_DEPTH, XML_TEXT_DEPTH
 
+_ENCODINGS = re.compile(
+    r"utf-?8|utf-?16(?:[lb]e)?|(?:us-)?ascii|iso-8859-[0-9]{1,2}|latin-?1|(?:windows-|cp)125[0-8]", re.IGNORECASE
+)
+"""What a file may declare. UTF-7 hides markup in letters, and no parser here knows those of several bytes."""
 _LOOKED_BACK = 20
 _SKIPPED = {"annotation", "annotation-xml", "tex-math", "object-id", "label", "fn", "graphic", "media"}
 _BREAKS = {"p", "break", "title", "list-item", "td", "th", "tr", "def-item"}
@@ -56,18 +61,30 @@ def parse(data: bytes) -> Element:
         depth -= 1
         builder.end(tag)
 
+    parser.XmlDeclHandler = _check_encoding
     parser.StartDoctypeDeclHandler = doctype
     parser.SkippedEntityHandler = undefined
     parser.StartElementHandler = start
     parser.EndElementHandler = end
     parser.CharacterDataHandler = builder.data
+    _feed(parser, data)
+    return builder.close()
+
+
+def _check_encoding(_version: str, encoding: str | None, _standalone: int) -> None:
+    if encoding is not None and not _ENCODINGS.fullmatch(encoding):
+        raise UnsafeXml(f"line 1: the declared encoding {encoding[:40]!r} is not read; save it as UTF-8")
+
+
+def _feed(parser: expat.XMLParserType, data: bytes) -> None:
     try:
         parser.Parse(data, True)
     except expat.ExpatError as exc:
         raise UnsafeXml(f"line {exc.lineno}: {expat.errors.messages.get(exc.code, 'not XML')}") from exc
-    except (LookupError, ValueError) as exc:  # ValueError: a multi-byte encoding
-        raise UnsafeXml(f"unreadable encoding: {exc}") from exc
-    return builder.close()
+    except UnsafeXml:
+        raise
+    except (LookupError, ValueError) as exc:
+        raise UnsafeXml(f"unreadable encoding: {str(exc)[:200]}") from exc
 
 
 def local(tag: object) -> str:

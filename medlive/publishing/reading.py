@@ -1,0 +1,265 @@
+"""Reads published files from a folder or over HTTP, within limits, and without being led to inner addresses."""
+
+import asyncio
+import ipaddress
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+from urllib.parse import quote, urlsplit
+
+from yarl import URL
+
+from medlive.bounds import FETCH_BASE_S, FETCH_GRACE_S, FETCH_LEAST_RATE, FETCH_REDIRECTS
+from medlive.errors import BadInput, ServiceUnavailable, UsageError
+from medlive.integrity.addresses import may_connect
+from medlive.integrity.paths import UnsafePath, open_below
+from medlive.printable import printable
+from medlive.trust import tls_context
+
+if TYPE_CHECKING:
+    from aiohttp import ClientResponse, ClientSession
+    from aiohttp.abc import AbstractResolver, ResolveResult
+
+TRIES: Final = 6
+"""How often one file is asked for before its server is given up."""
+
+_BLOCK: Final = 256 * 1024
+_CONNECT_S: Final = 15
+_SILENCE_S: Final = 60
+"""Seconds without a byte after which a connection counts as lost."""
+_RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
+_REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
+
+Read = Callable[[str, int], Awaitable[bytes | None]]
+"""`read(name, most)`: a published file's bytes, cut soon after `most`; None if it does not exist."""
+
+
+async def resolve_name(host: str) -> list[str]:
+    """Return the addresses of a host's name. Raises OSError."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+@dataclass(frozen=True, slots=True)
+class Network:
+    """How names become addresses, and which addresses are public."""
+
+    resolve: Callable[[str], Awaitable[list[str]]] = resolve_name
+    is_public: Callable[[str], bool] = may_connect
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How slow a server may be, and how long is waited before it is asked again."""
+
+    least_rate: float = FETCH_LEAST_RATE  # Bytes a second
+    grace_s: float = FETCH_GRACE_S
+    base_s: float = FETCH_BASE_S
+    pause_s: float = 1.0  # Before the second try; doubled each time
+
+
+class _Refused(Exception):
+    """An address that must not be asked."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """The seconds that answers may still take, all together."""
+
+    pace: Pace
+    left_s: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.left_s = self.pace.base_s
+
+    def allow(self, size: int) -> None:
+        """Add what so many declared bytes may take."""
+        self.left_s += size / self.pace.least_rate
+
+
+@asynccontextmanager
+async def open_source(source: str, network: Network, budget: Budget) -> AsyncIterator[Read]:
+    """Open an http(s) address or a folder for reading. Raises UsageError."""
+    if "://" not in source:
+        yield _folder_reader(Path(source))
+        return
+    parts = urlsplit(source)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
+        raise UsageError(f"{source!r} is not an address to fetch from", hint="write https://host/path")
+    from aiohttp import ClientSession, ClientTimeout, TCPConnector
+
+    gate = _Gate(network)
+    connector = TCPConnector(resolver=_resolver(gate), use_dns_cache=False, ssl=tls_context())
+    timeout = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
+    headers = {"User-Agent": "medlive"}
+    async with ClientSession(timeout=timeout, headers=headers, connector=connector) as session:
+        base = source.rstrip("/")
+        site = _Site(session, gate, budget)
+        yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
+
+
+def _folder_reader(root: Path) -> Read:
+    if not root.is_dir():
+        raise UsageError(f"{root} is not a folder", hint="--from names a folder or an https:// address")
+
+    async def read(name: str, most: int) -> bytes | None:
+        try:
+            with open_below(root, name) as handle:
+                return _read_at_most(handle.read, most)
+        except UnsafePath as exc:
+            raise BadInput(f"{root}: {exc.message}", hint="published files are plain ones") from exc
+        except FileNotFoundError:
+            return None
+
+    return read
+
+
+def _read_at_most(read: Callable[[int], bytes], most: int) -> bytes:
+    data = bytearray()
+    while len(data) <= most and (block := read(min(_BLOCK, most + 1 - len(data)))):
+        data += block
+    return bytes(data)
+
+
+@dataclass(slots=True)
+class _Gate:
+    """Lets requests out: if the first host is public, to public addresses alone, whatever a name resolves to."""
+
+    network: Network
+    public_only: bool | None = None  # None until the first host is resolved
+
+    async def addresses(self, host: str) -> list[str]:
+        """Return the addresses of a host that may be asked. Raises OSError, and _Refused."""
+        if ":" in host or host.replace(".", "").isdigit():
+            try:
+                found = [str(ipaddress.ip_address(host.partition("%")[0]))]
+            except ValueError as exc:
+                raise _Refused(f"{printable(host)} is not an address as it is usually written") from exc
+        else:
+            found = await self.network.resolve(host)
+        inner = [address for address in found if not self.network.is_public(address)]
+        if self.public_only is None:
+            # A user may name a host of the own network; nobody else may.
+            self.public_only = len(inner) < len(found)
+        if self.public_only and inner:
+            raise _Refused(f"{printable(host)} leads to {inner[0]}, which is not a public address")
+        return found
+
+
+def _resolver(gate: _Gate) -> "AbstractResolver":
+    """Return a resolver for aiohttp: the check is part of making a connection, so DNS cannot change after it."""
+    from aiohttp.abc import AbstractResolver
+
+    class Resolver(AbstractResolver):
+        async def resolve(
+            self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
+        ) -> "list[ResolveResult]":
+            return [_result(host, address, port) for address in await gate.addresses(host)]
+
+        async def close(self) -> None:
+            """Hold nothing open."""
+
+    return Resolver()
+
+
+def _result(host: str, address: str, port: int) -> "ResolveResult":
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return {
+        "hostname": host,
+        "host": address,
+        "port": port,
+        "family": family,
+        "proto": 0,
+        "flags": socket.AI_NUMERICHOST,
+    }
+
+
+@dataclass(slots=True)
+class _Site:
+    session: "ClientSession"
+    gate: _Gate
+    budget: Budget
+    _problem: str = field(default="", init=False)
+
+    async def read(self, url: str, most: int) -> bytes | None:
+        """Read an address; lost connections and passing failures are retried. Raises ServiceUnavailable."""
+        from aiohttp import ClientError
+
+        for number in range(TRIES):
+            if number:
+                await asyncio.sleep(self.budget.pace.pause_s * 2 ** (number - 1))
+            try:
+                async with asyncio.timeout(self.budget.left_s):
+                    data = await self._try(url, most)
+                if not self._problem:
+                    return data
+            except _Refused as exc:
+                raise ServiceUnavailable(f"{url} cannot be fetched: {exc}", hint="check --from") from exc
+            except (ClientError, OSError, UnicodeError) as exc:  # a time-out is an OSError
+                self._problem = str(exc) or type(exc).__name__
+            if self.budget.left_s <= 0:
+                self._problem = "the server is too slow: all answers together took longer than their bytes may"
+                break
+        raise ServiceUnavailable(
+            f"{url} cannot be fetched: {self._problem}"[:500],
+            hint="check --from and the network; the same command continues where this one stopped",
+        )
+
+    async def _try(self, url: str, most: int) -> bytes | None:
+        """Follow redirects to an answer and read it; `_problem` says why it may be asked for again."""
+        loop = asyncio.get_running_loop()
+        started, place = loop.time(), URL(url)
+        try:
+            for _ in range(FETCH_REDIRECTS + 1):
+                await self.gate.addresses(place.raw_host or "")
+                async with self.session.get(place, allow_redirects=False) as answer:
+                    if answer.status not in _REDIRECTS:
+                        return await self._answer(answer, url, most)
+                    place = _target(place, answer.headers.get("Location"))
+            raise _Refused(f"more than {FETCH_REDIRECTS} redirects")
+        finally:
+            self.budget.left_s -= loop.time() - started
+
+    async def _answer(self, answer: "ClientResponse", url: str, most: int) -> bytes | None:
+        self._problem = ""
+        if answer.status == 404:
+            return None
+        if answer.status == 410:
+            hint = "fetch a later version: errata.json there says what was taken down"
+            raise BadInput(f"{url} was withdrawn and is no longer given out", hint=hint)
+        if answer.status == 200:
+            return await self._body(answer, most)
+        self._problem = f"HTTP {answer.status}"
+        if answer.status in _RETRIED:
+            return None
+        raise ServiceUnavailable(f"{url} cannot be fetched: {self._problem}", hint="check --from")
+
+    async def _body(self, answer: "ClientResponse", most: int) -> bytes | None:
+        """Read a body while it comes fast enough."""
+        loop, pace = asyncio.get_running_loop(), self.budget.pace
+        data, started = bytearray(), loop.time()
+        async for block in answer.content.iter_any():
+            data += block
+            if len(data) > most:
+                break
+            if loop.time() - started > pace.grace_s + len(data) / pace.least_rate:
+                self._problem = f"the server is too slow: {len(data)} bytes came in {loop.time() - started:.0f} s"
+                return None
+        return bytes(data)
+
+
+def _target(place: URL, location: str | None) -> URL:
+    """Return where a redirect leads. Raises _Refused if it must not be followed."""
+    try:
+        target = place.join(URL(location or "ftp:"))
+        host = target.raw_host
+    except ValueError as exc:
+        raise _Refused("a redirect to an invalid address") from exc
+    if target.scheme not in ("http", "https") or not host or target.raw_user is not None:
+        raise _Refused(f"a redirect to no plain http or https address: {printable(location or 'none')[:200]}")
+    if place.scheme == "https" and target.scheme == "http":
+        raise _Refused("a redirect from https to http")
+    return target
