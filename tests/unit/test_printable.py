@@ -2,13 +2,10 @@
 
 import unicodedata
 
-import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from medlive.printable import printable, printable_lines
-
-pytestmark = pytest.mark.security
 
 
 @given(st.text())

@@ -71,7 +71,7 @@ def put(path: Path, kind: str) -> None:
 def test_no_file_of_a_run_makes_scoring_hang(
     instance: Instance, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, kind: str
 ) -> None:
-    monkeypatch.setattr(log, "MOST_LINE", 1 << 20)
+    monkeypatch.setattr(log, "LOG_LINE_BYTES", 1 << 20)
     run = made_run(made_cases(3, months=1), tmp_path / "run", "a model", 0.5)
     put(run / name, kind)
     done = instance.here("eval", "score", run, "--draws", "20", status=None)
@@ -84,7 +84,7 @@ def test_no_file_of_a_run_makes_scoring_hang(
 def test_no_log_is_written_through_what_lies_in_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    monkeypatch.setattr(log, "MOST_LINE", 1 << 20)
+    monkeypatch.setattr(log, "LOG_LINE_BYTES", 1 << 20)
     path = tmp_path / "grades.jsonl"
     path.write_bytes(b'{"a": 1}\n')
     put(path, kind)

@@ -87,7 +87,7 @@ def archives(draw: st.DrawFn) -> bytes:
 def test_members_are_read_within_their_bounds_or_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
 ) -> None:
-    monkeypatch.setattr(corpus_files, "MAX_MEMBER", 40)
+    monkeypatch.setattr(corpus_files, "ARCHIVE_MEMBER_BYTES", 40)
     path = tmp_path / "corpus.tar"
     path.write_bytes(data)
     log = ReadLog()

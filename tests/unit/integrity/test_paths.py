@@ -18,8 +18,6 @@ from medlive.integrity.paths import (
     walk,
 )
 
-pytestmark = pytest.mark.security
-
 PARTS = st.sampled_from(["a", "..", ".", "", "/", "\\", "C:", "etc", "\0", "\n", "link", "%2e"])
 NAMES = st.one_of(st.text(max_size=30), st.lists(PARTS, max_size=6).map("/".join))
 

@@ -68,7 +68,7 @@ async def test_errata_that_could_not_be_written_leave_the_former_ones(
 async def test_a_manifest_of_too_many_bytes_is_refused(
     server: Web, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medlive.publishing.download.MOST_BYTES", 1_000)
+    monkeypatch.setattr("medlive.publishing.download.FETCH_BYTES", 1_000)
     with pytest.raises(CheckFailed, match="more than 1000 bytes"):
         await get(server, tmp_path)
     assert not any("data/" in name for name in server.asked)
