@@ -26,6 +26,7 @@ from urllib.parse import quote
 
 from filelock import FileLock
 
+from medlive.child_environment import child_environment
 from medlive.errors import DatabaseUnavailable, MissingExtra
 
 DATABASE = "medlive"
@@ -156,7 +157,7 @@ def _server_user() -> pwd.struct_passwd:
     if useradd := shutil.which("useradd"):
         # Where it fails (it exists already, a read-only system) the look-up decides.
         command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
-        subprocess.run(command, capture_output=True, check=False)
+        subprocess.run(command, capture_output=True, check=False, env=child_environment())
     for name in (SYSTEM_USER, "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
@@ -247,9 +248,11 @@ def _copy_binaries(place: _Place, package: Path, install: Path) -> Path:
 
 
 def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str = "") -> None:
-    """Run one of PostgreSQL's programs as the server's user, without the caller's PG… variables."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
-    options: dict[str, Any] = {"cwd": place.folder, "env": environment | {"LC_ALL": "C"}, "text": True}
+    """Run one of PostgreSQL's programs as the server's user.
+
+    A server keeps the environment that it was started with, and its processes can show it as long as they run.
+    """
+    options: dict[str, Any] = {"cwd": place.folder, "env": child_environment(), "text": True}
     if place.user is not None:
         options |= {"user": place.user.pw_uid, "group": place.user.pw_gid, "extra_groups": []}
     try:

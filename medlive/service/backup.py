@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from medlive import __version__
+from medlive.child_environment import LIBPQ, child_environment
 from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.backups import count_rows, export_snapshot, list_takedowns, server_version
@@ -208,7 +209,7 @@ async def _run_program(settings: Settings, name: str, server: int, *options: str
     shown = url.set(password=None).render_as_string(hide_password=False)
     command: list[str | Path] = [find_program(name, server), *options, f"--dbname={shown}"]
     running = await asyncio.create_subprocess_exec(
-        *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env={**os.environ, **secret}
+        *command, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, env=child_environment(*LIBPQ, values=secret)
     )
     try:
         _, said = await running.communicate()

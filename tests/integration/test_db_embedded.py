@@ -13,6 +13,7 @@ from urllib.parse import unquote
 import psycopg
 import pytest
 
+from medlive.child_environment import SYSTEM
 from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable, MissingExtra
 
@@ -65,6 +66,35 @@ def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
     assert (first.data.stat().st_mode & 0o077) == 0
     assert embedded.stop(home) is True
     assert embedded.status(home) is None
+
+
+def test_the_server_knows_no_variable_but_those_that_are_named(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on as another user, and shows what it was started with to whoever is that user."""
+    secrets = ("MEDLIVE_SIGNING_KEY", "OIDC_CLIENT_SECRET", "OPENAI_API_KEY", "MEDLIVE_NOTIFY__SMTP_PASSWORD")
+    for name in secrets:
+        monkeypatch.setenv(name, "a secret that no child needs")
+    url = embedded.start(empty_home)
+    postmaster = running(empty_home).pid
+    made_on_the_way = {
+        "PG_GRANDPARENT_PID",
+        "PGDATA",
+        "PGLOCALEDIR",
+        "PGSYSCONFDIR",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    }
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        backend = connection.info.backend_pid
+        for pid in (postmaster, backend):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"a secret" not in environment
+            names = {entry.partition(b"=")[0].decode() for entry in environment.split(b"\0") if b"=" in entry}
+            assert names <= {*SYSTEM, "LC_ALL", *made_on_the_way}, pid
+    assert b"PATH=" in Path(f"/proc/{postmaster}/environ").read_bytes(), "the environment can be read here"
 
 
 def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
