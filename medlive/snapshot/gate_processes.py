@@ -7,7 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from functools import cache
@@ -30,7 +30,7 @@ class GateWorkerDied(CheckFailed):
     """A worker process that checked cases died."""
 
 
-def check_many(cases: Iterable[SnapshotCase], processes: int) -> Iterator[Checked]:
+def check_many(cases: Iterable[SnapshotCase], processes: int) -> Generator[Checked]:
     """Yield each case's id and its `content_hits` by the standard scanner and linter, in order.
 
     Args:
