@@ -18,6 +18,10 @@ from medlive.integrity.lock import exclusive
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
+PUBLIC_FILE: Final = 0o644
+"""Rights of a published file, whatever the umask."""
+PUBLIC_FOLDER: Final = 0o755
+"""Rights of a folder that is made for published files."""
 _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
 
@@ -131,7 +135,7 @@ class FolderTarget:
             yield
             return
         with self._errors("written"):
-            self.root.mkdir(parents=True, exist_ok=True)
+            self._make_public(self.root)
             with exclusive(self.root / _LOCK):
                 yield
 
@@ -173,8 +177,9 @@ class FolderTarget:
                 with partial.open("wb") as out:
                     out.write(item.read())
                     out.flush()
+                    os.fchmod(out.fileno(), PUBLIC_FILE)
                     os.fsync(out.fileno())
-                path.parent.mkdir(parents=True, exist_ok=True)
+                self._make_public(path.parent)
                 partial.replace(path)
                 # SHA256SUMS comes last: after a power cut, too, what it names is there.
                 sync(path.parent)
@@ -186,6 +191,13 @@ class FolderTarget:
         with self._errors("read"):
             path = self._plain(name)
             return path.read_bytes() if path.is_file() else None
+
+    def _make_public(self, folder: Path) -> None:
+        """Make a folder, and those above it that are missing, readable by all: a web server is another user."""
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir()
+            path.chmod(PUBLIC_FOLDER)
 
     def _plain(self, name: str) -> Path:
         """Return the path of a name. Raises UsageError if a part of it is a link."""

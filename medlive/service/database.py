@@ -12,6 +12,7 @@ from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, parse_url, ping
 from medlive.errors import ConfigError, DatabaseUnavailable
+from medlive.home import close_home
 from medlive.service.key_files import create_key_file
 
 T = TypeVar("T")
@@ -32,6 +33,7 @@ def database_url(settings: Settings) -> str:
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """The database, migrated to this version's schema. Raises DatabaseUnavailable."""
+    _close_home(settings)
     url = database_url(settings)
     upgrade(url)
     database = Database.connect(url)
@@ -84,6 +86,16 @@ async def is_reachable(settings: Settings) -> bool:
     except DatabaseUnavailable:
         return False
     return True
+
+
+def _close_home(settings: Settings) -> None:
+    closed, left = close_home(settings.home)
+    if closed:
+        names = ", ".join(path.name for path in closed)
+        _log.warning("other users could read these in %s; no longer: %s", settings.home, names)
+    if left:
+        names = ", ".join(path.name for path in left)
+        _log.warning("other users can read these in %s: %s; run chmod go= on them", settings.home, names)
 
 
 def handle_key(settings: Settings) -> bytes:

@@ -16,6 +16,7 @@ import pytest
 from medlive.child_environment import SYSTEM
 from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable, MissingExtra
+from medlive.integrity.paths import walk
 
 START = "import sys, pathlib; from medlive.db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
@@ -213,6 +214,22 @@ print(embedded.stop(home))
 def test_a_server_is_dumped_and_restored_by_the_oldest_program_that_knows_it() -> None:
     found = [embedded.find_program("pg_restore", version).parts[-3] for version in (15, 16, 17, 18)]
     assert found == ["pginstall", "pginstall", "pginstall18", "pginstall18"]
+
+
+def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
+    """As root the server's user passes through the home and its folder, and through nothing else."""
+    (empty_home / "home").mkdir(mode=0o700)
+    embedded.start(empty_home / "home")
+    try:
+        assert running(empty_home / "home").data.is_relative_to(empty_home)
+        passable = {"": "0o711", "postgresql": "0o711"} if os.geteuid() == 0 else {}
+        opened = {"": oct((empty_home / "home").stat().st_mode & 0o777)}
+        for entry in walk(empty_home / "home"):
+            if entry.status.st_mode & 0o077 and not entry.name.startswith("postgresql/binaries-"):
+                opened[entry.name] = oct(entry.status.st_mode & 0o777)
+        assert opened == passable | ({} if passable else {"": "0o700"})
+    finally:
+        embedded.stop(empty_home / "home")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")
