@@ -17,7 +17,7 @@ from pydantic import AliasChoices, BaseModel, BeforeValidator, Field, Validation
 from medlive.errors import first_fault
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
-from medlive.evidence.corpora.parsing.files import open_unpacked
+from medlive.evidence.corpora.parsing.files import CorpusFile, files_below, named_file, open_unpacked
 from medlive.evidence.corpora.parsing.text import published_by
 
 MAX_LINE = 16 * 1024 * 1024
@@ -50,11 +50,11 @@ class _Passage(Row):
     PMID: int | str | None = None
 
 
-def files_of(path: Path) -> list[Path]:
+def files_of(path: Path) -> list[CorpusFile]:
     """The JSON Lines files of a folder, or the file itself when it is one."""
     if path.is_dir():
-        return sorted(f for f in path.rglob("*") if f.name.lower().endswith(_SUFFIXES) and not f.is_symlink())
-    return [path] if path.name.lower().endswith(_SUFFIXES) else []
+        return list(files_below(path, _SUFFIXES))
+    return [named_file(path)] if path.name.lower().endswith(_SUFFIXES) else []
 
 
 def _sniff(path: Path) -> bool:
@@ -67,8 +67,8 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
     `document` parses a line and raises ValueError with what is wrong with it; such lines go to the log by number,
     documents without text to its count.
     """
-    for file in files_of(path) or [path]:
-        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+    for file in files_of(path) or [named_file(path)]:
+        name = file.name if path.is_dir() else path.name
         for place, line in _lines(file, name, log):
             try:
                 found = document(line)
@@ -84,7 +84,7 @@ def documents_of(path: Path, log: ReadLog, document: Callable[[bytes], Document]
                 log.empty += 1
 
 
-def _lines(file: Path, name: str, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+def _lines(file: CorpusFile, name: str, log: ReadLog) -> Iterator[tuple[str, bytes]]:
     """(place, line) of every line that is not blank."""
     number = 0
     try:

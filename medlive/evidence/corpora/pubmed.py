@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import date
 from io import BufferedIOBase
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import cast
 from xml.etree.ElementTree import Element, ParseError, fromstring
 
@@ -22,7 +22,7 @@ from medlive.errors import BadInput
 from medlive.evidence.corpora.model import Reader, ReadLog
 from medlive.evidence.corpora.parsing.chunk import Document, Section
 from medlive.evidence.corpora.parsing.dates import element_period
-from medlive.evidence.corpora.parsing.files import open_unpacked, root_of_path
+from medlive.evidence.corpora.parsing.files import CorpusFile, files_below, named_file, open_unpacked, root_of_path
 from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
 from medlive.evidence.corpora.parsing.text import is_retracted_title, language_of, written_in_english
 from medlive.evidence.corpora.parsing.xml import flat
@@ -51,7 +51,7 @@ def _sniff(path: Path) -> bool:
 
 def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
     valid = _Valid()
-    readable: list[tuple[Path, str]] = []
+    readable: list[tuple[CorpusFile, str]] = []
     for file, name in _files(path):
         try:
             valid.take(_frames(file))
@@ -69,19 +69,18 @@ def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
             yield from _record(frame, number, f"{name}, line {frame.line}", valid, log)
 
 
-def _files(path: Path) -> list[tuple[Path, str]]:
+def _files(path: Path) -> list[tuple[CorpusFile, str]]:
+    """The files, by their own names and then by their folders', each with what it is called."""
     if not path.is_dir():
-        return [(path, path.name)]
-    found = [
-        f for f in path.rglob("*") if f.name.lower().endswith(SUFFIXES) and f.is_file() and not f.is_symlink()
-    ]
-    if not found:
+        return [(named_file(path), path.name)]
+    files = list(files_below(path, SUFFIXES))
+    if not files:
         raise BadInput(f"{path} contains no file that ends in {' or '.join(SUFFIXES)}")
-    found.sort(key=lambda f: (f.name, f.as_posix()))
-    return [(f, f.relative_to(path).as_posix()) for f in found]
+    files.sort(key=lambda file: (PurePosixPath(file.name).name, file.name))
+    return [(file, file.name) for file in files]
 
 
-def _frames(file: Path) -> Iterator[Frame]:
+def _frames(file: CorpusFile) -> Iterator[Frame]:
     with open_unpacked(file) as stream:
         yield from frames(cast("BufferedIOBase", stream))
 

@@ -1,22 +1,25 @@
 """The files of a folder or a tar archive, read one at a time and never written anywhere.
 
-An archive is a stranger's: names that climb out, links and devices are reported and skipped, a member or an
-archive that unpacks to more than its bound ends with a report, and damage keeps what came before it.
+An archive or a folder is a stranger's: names that climb out, links and devices are reported and skipped, a member
+or an archive that unpacks to more than its bound ends with a report, and damage keeps what came before it.
 """
 
 import gzip
-import heapq
+import io
 import lzma
+import os
 import re
 import tarfile
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path, PurePosixPath
-from typing import IO, cast
+from typing import IO, NamedTuple, cast
 
 from medlive.errors import BadInput
 from medlive.evidence.corpora.model import ReadLog
+from medlive.integrity.paths import UnsafePath, open_below, walk
 
 HEAD = 64 * 1024
 MAX_MEMBER = 32 * 1024 * 1024
@@ -28,14 +31,49 @@ _NO_ELEMENT = re.compile(rb"<!--.*?(?:-->|\Z)|<[?!][^>]*(?:>|\Z)", re.S)
 _ELEMENT = re.compile(rb"\s*<(?:[\w.-]+:)?([A-Za-z_][\w.-]*)[\s/>]")
 
 
-def open_unpacked(file: Path) -> IO[bytes]:
+class CorpusFile(NamedTuple):
+    """A file that was named, or one below a folder that was."""
+
+    folder: Path
+    name: str
+    """Relative to the folder, with `/`; what it is called in reports."""
+
+    def open(self) -> io.FileIO:
+        """Open it. Raises OSError, also for a link or a special file below the folder."""
+        try:
+            return open_below(self.folder, self.name)
+        except UnsafePath as exc:
+            raise OSError(str(exc)) from exc
+
+
+def named_file(path: Path) -> CorpusFile:
+    """Return the file that a user named, be it by a link."""
+    real = path.resolve()
+    return CorpusFile(real.parent, real.name)
+
+
+def files_below(folder: Path, suffixes: tuple[str, ...]) -> Iterator[CorpusFile]:
+    """Yield what has one of the suffixes below a folder, in the order of names: no folder, link or special file.
+
+    Raises OSError if a folder cannot be read.
+    """
+    for entry in walk(folder):
+        if entry.is_file and entry.name.lower().endswith(suffixes):
+            yield CorpusFile(folder, entry.name)
+
+
+@contextmanager
+def open_unpacked(file: CorpusFile) -> Iterator[IO[bytes]]:
     """Open a file for reading, unpacked when it is a gzip. Raises OSError."""
-    with file.open("rb") as handle:
-        packed = handle.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(file)) if packed else file.open("rb")
+    with io.BufferedReader(file.open()) as raw:
+        if raw.peek(2)[:2] == b"\x1f\x8b":
+            with gzip.open(raw) as unpacked:
+                yield cast("IO[bytes]", unpacked)
+        else:
+            yield raw
 
 
-def head_of(file: Path) -> bytes:
+def head_of(file: CorpusFile) -> bytes:
     """The beginning of a file's content, unpacked when it is a gzip; empty for a damaged one."""
     try:
         with open_unpacked(file) as handle:
@@ -61,10 +99,9 @@ def root_of(head: bytes) -> str | None:
 
 def _heads(path: Path, suffixes: tuple[str, ...]) -> Iterator[bytes]:
     if path.is_dir():
-        files = (f for f in path.rglob("*") if f.name.lower().endswith(suffixes) and not f.is_symlink())
-        yield from (head_of(file) for file in heapq.nsmallest(_LOOKED_AT, files) if file.is_file())
+        yield from map(head_of, islice(files_below(path, suffixes), _LOOKED_AT))
     elif path.name.lower().endswith(suffixes):
-        yield head_of(path)
+        yield head_of(named_file(path))
     elif _is_tar(path):
         yield from (data[:HEAD] for _, data in islice(members(path, suffixes, ReadLog()), _LOOKED_AT))
 
@@ -75,9 +112,15 @@ def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tup
     Names are POSIX paths relative to the folder or the archive. Raises BadInput when `path` is none of them.
     """
     if path.is_dir():
-        yield from _files(path, sorted(path.rglob("*")), suffixes, log)
+        for entry in walk(path):
+            if not entry.name.lower().endswith(suffixes) or entry.is_folder:
+                continue
+            if entry.is_file:
+                yield from _read_member(CorpusFile(path, entry.name), entry.name, log)
+            else:
+                log.problem(entry.name, "a link or a special file, not followed")
     elif path.name.lower().endswith(suffixes):
-        yield from _files(path.parent, [path], suffixes, log)
+        yield from _read_member(named_file(path), path.name, log)
     elif _is_tar(path):
         try:
             yield from _tar(path, suffixes, log)
@@ -89,22 +132,16 @@ def members(path: Path, suffixes: tuple[str, ...], log: ReadLog) -> Iterator[tup
         raise BadInput(f"{path} is neither a folder nor a tar archive nor a file in {' or '.join(suffixes)}")
 
 
-def _files(
-    root: Path, files: Iterable[Path], suffixes: tuple[str, ...], log: ReadLog
-) -> Iterator[tuple[str, bytes]]:
-    for file in files:
-        name = file.relative_to(root).as_posix()
-        if not name.lower().endswith(suffixes) or (file.is_dir() and not file.is_symlink()):
-            continue
-        try:
-            if file.is_symlink() or not file.is_file():
-                log.problem(name, "a link or a special file, not followed")
-            elif (size := file.stat().st_size) > MAX_MEMBER:
+def _read_member(file: CorpusFile, name: str, log: ReadLog) -> Iterator[tuple[str, bytes]]:
+    """Yield a file's name and bytes, or log why there are none."""
+    try:
+        with io.BufferedReader(file.open()) as handle:
+            if (size := os.fstat(handle.fileno()).st_size) > MAX_MEMBER:
                 log.problem(name, f"{size} bytes, more than the {MAX_MEMBER} a member may have")
             else:
-                yield name, file.read_bytes()
-        except OSError as exc:
-            log.problem(name, f"cannot be read: {exc.strerror}")
+                yield name, handle.read(MAX_MEMBER)
+    except OSError as exc:
+        log.problem(name, f"cannot be read: {exc.strerror or exc}")
 
 
 class _Member(tarfile.TarInfo):
