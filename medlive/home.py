@@ -3,6 +3,7 @@
 import os
 import stat
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +12,7 @@ DATABASE_FOLDER: Final = "postgresql"
 
 _CLOSED: Final = 0o700
 _PASSABLE: Final = 0o711
+_SHARED: Final = 0o2770
 
 
 def default_home() -> Path:
@@ -31,7 +33,8 @@ def close_home(home: Path) -> tuple[list[Path], list[Path]]:
     """Take the rights of other users from a home and what lies right below it, where earlier versions left some.
 
     As root the home and its `postgresql` stay passable: the embedded server runs as another user, and no other
-    folder of the home is on its way.
+    folder of the home is on its way. A folder that the system shares with a group (setgid, as a volume of
+    Kubernetes with `fsGroup`, which would open every file in it again) keeps the group's rights.
 
     Returns:
         What was closed, and what other users can still read since this process may not change it.
@@ -40,15 +43,24 @@ def close_home(home: Path) -> tuple[list[Path], list[Path]]:
     left: list[Path] = []
     try:
         below = list(home.iterdir())
-    except FileNotFoundError:
+    except OSError:  # it is missing, or somebody else's: whoever needs it says so
         return [], []
     for path in (home, *below):
-        mode = stat.S_IMODE(path.lstat().st_mode)
-        kept = _PASSABLE if path in (home, home / DATABASE_FOLDER) and os.geteuid() == 0 else _CLOSED
-        if mode & ~kept and not path.is_symlink():
+        with suppress(FileNotFoundError):  # a draft that was there a moment ago
+            status = path.lstat()
+            kept = _kept_rights(path, home, status)
+            if stat.S_ISLNK(status.st_mode) or not stat.S_IMODE(status.st_mode) & ~kept:
+                continue
             try:
-                path.chmod(mode & kept)
+                path.chmod(stat.S_IMODE(status.st_mode) & kept)
                 closed.append(path)
             except OSError:
                 left.append(path)
     return closed, left
+
+
+def _kept_rights(path: Path, home: Path, status: os.stat_result) -> int:
+    if os.geteuid() == 0 and path in (home, home / DATABASE_FOLDER):
+        return _PASSABLE
+    shared = stat.S_ISDIR(status.st_mode) and status.st_mode & stat.S_ISGID
+    return _SHARED if shared else _CLOSED

@@ -18,15 +18,21 @@ def test_what_others_could_read_is_closed_once_and_links_are_not_followed(tmp_pa
         folder.mkdir()
         folder.chmod(0o755)
     (home / "keys").chmod(0o700)
+    (home / "evidence").mkdir()
+    (home / "evidence").chmod(0o2775)  # a volume that Kubernetes gave to a group
     (home / "handle.key").touch()
     (home / "handle.key").chmod(0o640)
     (home / "snapshots").symlink_to(outside)
     closed, left = close_home(home)
-    assert ({path.name for path in closed}, left) == ({"home", "archive", "postgresql", "handle.key"}, [])
+    assert ({path.name for path in closed}, left) == (
+        {"home", "archive", "evidence", "postgresql", "handle.key"},
+        [],
+    )
     passable = 0o711 if os.geteuid() == 0 else 0o700  # root's embedded server is another user
     assert {path.name: mode_of(path) for path in (home, *home.iterdir()) if not path.is_symlink()} == {
         "home": passable,
         "archive": 0o700,
+        "evidence": 0o2770,
         "keys": 0o700,
         "postgresql": passable,
         "handle.key": 0o600,
