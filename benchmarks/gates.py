@@ -21,7 +21,8 @@ from filters import REAL_DATA, real_threads
 from medlive.demo.samples import load_sample_threads
 from medlive.evidence.corpora.parsing.chunk import sentences
 from medlive.rubric.model import Axis
-from medlive.snapshot.gates import check_many, content_hits, row_hits, standard_linter, standard_scanner
+from medlive.snapshot.gate_processes import check_many
+from medlive.snapshot.gates import content_hits, row_hits, standard_linter, standard_scanner
 from medlive.snapshot.model import SnapshotCase, SnapshotCriterion
 from medlive.text.normalise import dominant_language
 from medlive.threads.model import Role

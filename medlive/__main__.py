@@ -27,6 +27,9 @@ def collect_less() -> None:
 
 def main() -> None:
     """Run the command line and exit with a status of docs/operations.md's table."""
+    # Raw pages, runs, logs and keys are nobody else's: whatever is made is its owner's alone, and what is to be
+    # published gets its rights where it is published.
+    os.umask(0o077)
     collect_less()
     sys.exit(run(sys.argv[1:]))
 

@@ -198,6 +198,7 @@ class BackupSection(_Section):
 
     folder: Path | None = None  # None for no weekly backup
     keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
+    key_file: Path | None = None  # The secret key that signs backups; None for `backup.key` under `home`
 
 
 class WeeklyTime(_Section):

@@ -4,8 +4,9 @@ Only the wheel's binaries are used, by PostgreSQL's own `initdb` and `pg_ctl`. A
 no process has to outlive another, a killed one leaves nothing behind, and the next finds the server warm.
 
 The server listens on a Unix socket only, inside a folder that no other user can enter. PostgreSQL refuses to
-run as root; for root it runs as the system user `medlive`, or as whoever owns the data already. Folders are
-never opened for that user: data whose folder it cannot reach lies under `/var/lib/medlive` instead.
+run as root; for root it runs as the system user `medlive`, or as whoever owns the data already. That user can pass
+through the home and its folder `postgresql`, and list neither (0711). Folders above the home are never opened:
+data whose folder the user cannot reach lies under `/var/lib/medlive` instead.
 """
 
 import hashlib
@@ -26,7 +27,9 @@ from urllib.parse import quote
 
 from filelock import FileLock
 
+from medlive.child_environment import child_environment
 from medlive.errors import DatabaseUnavailable, MissingExtra
+from medlive.home import DATABASE_FOLDER
 
 DATABASE = "medlive"
 SYSTEM_USER = "medlive"
@@ -138,7 +141,7 @@ def find_program(name: str, server: int) -> Path:
 
 def _find_place(home: Path) -> _Place:
     home = Path(os.path.abspath(home))
-    folder = home / "postgresql"
+    folder = home / DATABASE_FOLDER
     if os.geteuid() != 0:
         return _Place(folder, None)
     elsewhere = _ROOT_PLACE / hashlib.sha256(os.fsencode(home)).hexdigest()[:12]
@@ -148,7 +151,8 @@ def _find_place(home: Path) -> _Place:
             if owner.pw_uid != 0:
                 return _Place(candidate, owner)
     user = _server_user()
-    return _Place(folder if _can_reach(user, folder) else elsewhere, user)
+    reachable = _can_reach(user, folder) or (_can_reach(user, home) and _is_own(home))
+    return _Place(folder if reachable else elsewhere, user)
 
 
 def _server_user() -> pwd.struct_passwd:
@@ -156,7 +160,7 @@ def _server_user() -> pwd.struct_passwd:
     if useradd := shutil.which("useradd"):
         # Where it fails (it exists already, a read-only system) the look-up decides.
         command = [useradd, "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", SYSTEM_USER]
-        subprocess.run(command, capture_output=True, check=False)
+        subprocess.run(command, capture_output=True, check=False, env=child_environment())
     for name in (SYSTEM_USER, "nobody"):
         with suppress(KeyError):
             return pwd.getpwnam(name)
@@ -165,6 +169,11 @@ def _server_user() -> pwd.struct_passwd:
         hint=f"add a system user named {SYSTEM_USER}, or run medlive as a normal user, "
         "or set MEDLIVE_DATABASE_URL",
     )
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether a folder is this user's, or is still to be made."""
+    return not folder.exists() or folder.stat().st_uid == os.geteuid()
 
 
 def _can_reach(user: pwd.struct_passwd, path: Path) -> bool:
@@ -187,6 +196,8 @@ def _locked(home: Path, place: _Place) -> Iterator[None]:
             folder.mkdir(parents=True, exist_ok=True)
         for created in missing if place.user else ():
             created.chmod(0o711)  # whatever the umask, for the server's user
+        if place.user and _is_own(place.folder.parent):
+            place.folder.parent.chmod(place.folder.parent.stat().st_mode | 0o011)
         lock.acquire()
     except OSError as exc:
         raise DatabaseUnavailable(
@@ -241,15 +252,19 @@ def _copy_binaries(place: _Place, package: Path, install: Path) -> Path:
                 shutil.copytree(part, building / part.relative_to(package.parent), symlinks=True)
         for path in (building, *building.rglob("*")):
             if not path.is_symlink():
-                path.chmod(0o755 if path.is_dir() or os.access(path, os.X_OK) else 0o644)
+                path.chmod(0o750 if path.is_dir() or os.access(path, os.X_OK) else 0o640)
+            if place.user is not None:
+                os.chown(path, -1, place.user.pw_gid, follow_symlinks=False)
         building.rename(target)
     return target / install.relative_to(package.parent)
 
 
 def _run(place: _Place, failure: str, command: Sequence[str | Path], stdin: str = "") -> None:
-    """Run one of PostgreSQL's programs as the server's user, without the caller's PG… variables."""
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(("PG", "LC_", "LANG"))}
-    options: dict[str, Any] = {"cwd": place.folder, "env": environment | {"LC_ALL": "C"}, "text": True}
+    """Run one of PostgreSQL's programs as the server's user.
+
+    A server keeps the environment that it was started with, and its processes can show it as long as they run.
+    """
+    options: dict[str, Any] = {"cwd": place.folder, "env": child_environment(), "text": True}
     if place.user is not None:
         options |= {"user": place.user.pw_uid, "group": place.user.pw_gid, "extra_groups": []}
     try:

@@ -20,6 +20,10 @@ from medlive.integrity.paths import UnsafePath, create_below, open_below, path_b
 
 IMMUTABLE: Final = "public, max-age=31536000, immutable"
 MUTABLE: Final = "public, max-age=300, must-revalidate"
+PUBLIC_FILE: Final = 0o644
+"""Rights of a published file, whatever the umask."""
+PUBLIC_FOLDER: Final = 0o755
+"""Rights of a folder that is made for published files."""
 _PARTIAL: Final = ".publish-partial"
 _LOCK: Final = ".publish.lock"
 _PUBLIC_FILE: Final = 0o644
@@ -135,7 +139,7 @@ class FolderTarget:
             yield
             return
         with self._errors("written"):
-            self.root.mkdir(parents=True, exist_ok=True)
+            self._make_public(self.root)
             with exclusive(self.root / _LOCK):
                 yield
 
@@ -178,8 +182,9 @@ class FolderTarget:
                 with io.BufferedWriter(create_below(self.root, _PARTIAL, mode=_PUBLIC_FILE)) as out:
                     out.write(item.read())
                     out.flush()
+                    os.fchmod(out.fileno(), PUBLIC_FILE)
                     os.fsync(out.fileno())
-                path.parent.mkdir(parents=True, exist_ok=True)
+                self._make_public(path.parent)
                 partial.replace(path)
                 # SHA256SUMS comes last: after a power cut, too, what it names is there.
                 sync(path.parent)
@@ -193,6 +198,13 @@ class FolderTarget:
                 return None
             with open_below(self.root, name) as handle:
                 return handle.readall()
+
+    def _make_public(self, folder: Path) -> None:
+        """Make a folder, and those above it that are missing, readable by all: a web server is another user."""
+        missing = [path for path in (folder, *folder.parents) if not path.exists()]
+        for path in reversed(missing):
+            path.mkdir()
+            path.chmod(PUBLIC_FOLDER)
 
     def _plain(self, name: str) -> Path:
         """Return the path of a name. Raises UsageError if a part of it is a link."""

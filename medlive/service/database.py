@@ -2,9 +2,7 @@
 
 import asyncio
 import logging
-import os
 import secrets
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
@@ -14,6 +12,8 @@ from medlive.db import embedded
 from medlive.db.migrate import upgrade
 from medlive.db.session import Database, parse_url, ping
 from medlive.errors import ConfigError, DatabaseUnavailable
+from medlive.home import close_home
+from medlive.service.key_files import create_key_file
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
@@ -33,6 +33,7 @@ def database_url(settings: Settings) -> str:
 @asynccontextmanager
 async def open_database(settings: Settings) -> AsyncIterator[Database]:
     """The database, migrated to this version's schema. Raises DatabaseUnavailable."""
+    _close_home(settings)
     url = database_url(settings)
     upgrade(url)
     database = Database.connect(url)
@@ -87,6 +88,16 @@ async def is_reachable(settings: Settings) -> bool:
     return True
 
 
+def _close_home(settings: Settings) -> None:
+    closed, left = close_home(settings.home)
+    if closed:
+        names = ", ".join(path.name for path in closed)
+        _log.warning("other users could read these in %s; no longer: %s", settings.home, names)
+    if left:
+        names = ", ".join(path.name for path in left)
+        _log.warning("other users can read these in %s: %s; run chmod go= on them", settings.home, names)
+
+
 def handle_key(settings: Settings) -> bytes:
     """This instance's key for hashing authors' handles. Raises ConfigError for a file that is too short."""
     return instance_key(settings, "handle.key", "every handle is another")
@@ -100,16 +111,7 @@ def instance_key(settings: Settings, name: str, if_lost: str) -> bytes:
     """
     path = settings.home / name
     if not path.exists():
-        settings.home.mkdir(parents=True, exist_ok=True)
-        # Linked when complete, so that neither a kill nor a second process sees half a key.
-        descriptor, draft = tempfile.mkstemp(prefix=f".{name}.", dir=settings.home)
-        try:
-            with os.fdopen(descriptor, "w") as file:
-                file.write(secrets.token_hex(32))
-            with suppress(FileExistsError):  # another process was first: its key is the key
-                os.link(draft, path)
-        finally:
-            os.unlink(draft)
+        create_key_file(path, secrets.token_hex(32))  # where another process was first, its key is the key
     if path.stat().st_mode & 0o077:
         raise ConfigError(f"{path} can be read by others than its owner", hint=f"run chmod 600 {path}")
     key = path.read_bytes()

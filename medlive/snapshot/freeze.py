@@ -119,7 +119,6 @@ def write_snapshot(
                     )
                 if not unchanged:
                     sync(*partial.rglob("*"), partial)
-                    partial.chmod(0o755)
                     partial.rename(target)
                     sync(out_root)
                 return FrozenSnapshot(target, manifest, digest, signature, unchanged)

@@ -21,7 +21,6 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from medlive.digest import digest_bytes, digest_json
-from medlive.errors import CheckFailed
 from medlive.rubric.model import SPECIALTIES, UNKNOWN_SPECIALTY, Axis, Difficulty, Register, Theme
 from medlive.snapshot.manifest import Provenance
 from medlive.snapshot.model import CASE_ID, SnapshotCase, SnapshotCriterion, week_end
@@ -44,10 +43,6 @@ class Gate(StrEnum):
     WITHDRAWN = "withdrawn"
     PROVENANCE = "provenance"
     MINIMUM = "minimum"
-
-
-class GateWorkerDied(CheckFailed):
-    """A worker process that checked cases died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,40 +280,3 @@ def gates_digest(package: Path = PACKAGE) -> str:
             "unicode": unicodedata.unidata_version,
         }
     )
-
-
-_CHUNK: Final = 64
-"""Cases per unit of work, about 0.1 s."""
-
-
-def check_many(cases: Iterable[SnapshotCase], processes: int) -> Iterator[tuple[str, list[GateHit]]]:
-    """Yield each case's id and its `content_hits` by the standard scanner and linter, in order.
-
-    `processes`: 1 checks in this process, more in as many worker processes. Raises GateWorkerDied if a worker ends
-    before its work is done.
-    """
-    if processes == 1:
-        yield from map(_check_one, cases)
-        return
-    from concurrent.futures import ProcessPoolExecutor
-    from concurrent.futures.process import BrokenProcessPool
-    from multiprocessing import get_context
-
-    # Spawned, since a fork of a process with threads and an event loop may hang.
-    try:
-        with ProcessPoolExecutor(processes, mp_context=get_context("spawn")) as pool:
-            yield from pool.map(_check_one, cases, chunksize=_CHUNK)
-    except BrokenProcessPool as exc:
-        raise GateWorkerDied(
-            "a worker process ended before it had checked its cases",
-            hint="the usual reason is too little memory: use fewer processes",
-        ) from exc
-
-
-@cache
-def _standard_tools() -> tuple[Scanner, Linter]:
-    return standard_scanner(), standard_linter()
-
-
-def _check_one(case: SnapshotCase) -> tuple[str, list[GateHit]]:
-    return case.case_id, content_hits(case, *_standard_tools())

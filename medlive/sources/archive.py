@@ -32,6 +32,7 @@ from warcio.warcwriter import WARCWriter
 from medlive.bounds import RECORD_BYTES
 from medlive.clock import now
 from medlive.errors import MedliveError
+from medlive.integrity.paths import open_plain
 from medlive.sources.ledger import Place
 from medlive.sources.source import Fetched
 
@@ -232,7 +233,7 @@ class _Record:
 def _opened(path: Path, mode: Literal["rb", "r+b"] = "rb") -> Iterator[BinaryIO]:
     """Open an archive file; errors of the system are raised as ArchiveDamaged."""
     try:
-        with path.open(mode) as file:
+        with io.BufferedReader(open_plain(path)) if mode == "rb" else path.open(mode) as file:
             yield file
     except OSError as error:
         raise ArchiveDamaged(path, f"cannot be read: {error}") from error

@@ -16,7 +16,7 @@ from medlive.db import embedded
 from medlive.db.jobs import Queue
 from medlive.demo.samples import SampleThread
 from medlive.errors import DatabaseForbidden
-from medlive.service.backup import make_backup
+from medlive.service.backup.make import make_backup
 from medlive.service.database import open_database
 from medlive.service.schedule.scheduler import run_step
 from medlive.service.schedule.steps import StepStatus, read_states
@@ -70,6 +70,7 @@ async def test_a_backup_under_load_is_restored_whole(
         await asyncio.sleep(0.05)
     backup = tmp_path / "backups" / "first"
     made = (await _do(instance, "backup", backup, "--json")).json
+    key = ("--public-key", made["public_key"])
     assert harvest.poll() is None, "the harvest goes on meanwhile"
     assert (await asyncio.to_thread(instance.finish, harvest)).status == 0
     assert made["rows"]["threads"] < instance.one("SELECT count(*) FROM threads")
@@ -81,9 +82,11 @@ async def test_a_backup_under_load_is_restored_whole(
     try:
         damaged = shutil.copytree(backup, tmp_path / "damaged" / "first")
         (damaged / "database.dump").write_bytes((backup / "database.dump").read_bytes()[:-1])
-        assert "SHA256SUMS" in (await _do(new, "restore", damaged, status=2)).err
+        assert "nothing says which key" in (await _do(new, "restore", damaged, status=2)).err
+        assert "SHA256SUMS" in (await _do(new, "restore", damaged, *key, status=2)).err
         alone = shutil.copytree(backup, tmp_path / "alone" / "first")
-        assert (await _do(new, "restore", alone, "--json")).json["taken_down"] == []
+        assert "whole and signed" in (await _do(new, "restore", alone, *key, "--check")).err
+        assert (await _do(new, "restore", alone, *key, "--json")).json["taken_down"] == []
         for table, count in made["rows"].items():
             assert new.one(f'SELECT count(*) FROM "{table}"') == count, table
         folder = Path(frozen["path"])
@@ -92,7 +95,7 @@ async def test_a_backup_under_load_is_restored_whole(
         assert (new.home / "handle.key").read_bytes() == (instance.home / "handle.key").read_bytes()
         await _do(new, "snapshot", "rebuild", frozen["version"])
         await _do(new, "db", "check")
-        assert "in use" in (await _do(new, "restore", alone, status=2)).err
+        assert "in use" in (await _do(new, "restore", alone, *key, status=2)).err
         # What was half harvested goes on, and its pages are there.
         await _do(new, "harvest", "sdn")
         assert new.one("SELECT count(*) FROM threads") == len(kept) + THREADS
@@ -103,7 +106,7 @@ async def test_a_backup_under_load_is_restored_whole(
 
     new = _empty(tmp_path / "later", instance)
     try:
-        restored = (await _do(new, "restore", backup, "--json")).json
+        restored = (await _do(new, "restore", backup, *key, "--json")).json
         assert restored["taken_down"] == [f"{gone.source}/{gone.thread_id}"]
         stored = json.dumps(new.rows("SELECT title, messages::text FROM thread_revisions"), ensure_ascii=False)
         assert gone.title not in stored

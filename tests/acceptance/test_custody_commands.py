@@ -1,6 +1,7 @@
 """The commands for raw pages as a maintainer runs them: what they print and how they exit."""
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,6 +34,15 @@ async def test_pages_are_read_again_exported_pruned_and_taken_down(
     await do("source", "reparse", "--thread", "5001", status=2)
     await do("source", "reparse", "nowhere", status=2)
 
+    # Where an export goes, a stranger may have put links under the names that it writes.
+    [kept] = (instance.home / "archive").rglob("*.warc.gz")
+    (tmp_path / "theirs").write_text("not to be written over")
+    for name in (f".{kept.name}.draft", ".SHA256SUMS.draft"):
+        await asyncio.to_thread(out.mkdir, exist_ok=True)
+        (out / name).symlink_to(tmp_path / "theirs")
+        assert "link" in (await do("source", "warc", "--out", out, status=2)).err
+        assert (tmp_path / "theirs").read_text() == "not to be written over"
+        await asyncio.to_thread(shutil.rmtree, out)
     first = (await do("source", "warc", "--out", out, "--json")).json
     assert (len(first["written"]), first["pages"]) == (1, 4)
     assert (await do("source", "warc", "sdn", "--out", out, "--json")).json["already"] == first["written"]

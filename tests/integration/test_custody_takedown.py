@@ -28,7 +28,8 @@ from medlive.evaluation.grading.cache import PLACE
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.llm.engine import EngineIdentity, Finish, Prompt, Reply, Request, Usage
-from medlive.service.backup import DUMP, make_backup
+from medlive.service.backup.contents import DUMP
+from medlive.service.backup.make import make_backup
 from medlive.service.curation.curate import run_curation
 from medlive.service.curation.inspect import ThreadTakenDown, inspect_thread, pairs_of
 from medlive.service.database import handle_key

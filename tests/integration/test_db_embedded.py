@@ -13,8 +13,10 @@ from urllib.parse import unquote
 import psycopg
 import pytest
 
+from medlive.child_environment import SYSTEM
 from medlive.db import embedded
 from medlive.errors import DatabaseUnavailable, MissingExtra
+from medlive.integrity.paths import walk
 
 START = "import sys, pathlib; from medlive.db import embedded; print(embedded.start(pathlib.Path(sys.argv[1])))"
 
@@ -65,6 +67,35 @@ def test_a_server_starts_answers_is_reused_and_stops(home: Path) -> None:
     assert (first.data.stat().st_mode & 0o077) == 0
     assert embedded.stop(home) is True
     assert embedded.status(home) is None
+
+
+def test_the_server_knows_no_variable_but_those_that_are_named(
+    empty_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It runs on as another user, and shows what it was started with to whoever is that user."""
+    secrets = ("MEDLIVE_SIGNING_KEY", "OIDC_CLIENT_SECRET", "OPENAI_API_KEY", "MEDLIVE_NOTIFY__SMTP_PASSWORD")
+    for name in secrets:
+        monkeypatch.setenv(name, "a secret that no child needs")
+    url = embedded.start(empty_home)
+    postmaster = running(empty_home).pid
+    made_on_the_way = {
+        "PG_GRANDPARENT_PID",
+        "PGDATA",
+        "PGLOCALEDIR",
+        "PGSYSCONFDIR",
+        "PWD",
+        "OLDPWD",
+        "SHLVL",
+        "_",
+    }
+    with psycopg.connect(url.replace("+psycopg", "")) as connection:
+        backend = connection.info.backend_pid
+        for pid in (postmaster, backend):
+            environment = Path(f"/proc/{pid}/environ").read_bytes()
+            assert b"a secret" not in environment
+            names = {entry.partition(b"=")[0].decode() for entry in environment.split(b"\0") if b"=" in entry}
+            assert names <= {*SYSTEM, "LC_ALL", *made_on_the_way}, pid
+    assert b"PATH=" in Path(f"/proc/{postmaster}/environ").read_bytes(), "the environment can be read here"
 
 
 def test_two_processes_that_start_at_once_share_one_server(empty_home: Path) -> None:
@@ -183,6 +214,22 @@ print(embedded.stop(home))
 def test_a_server_is_dumped_and_restored_by_the_oldest_program_that_knows_it() -> None:
     found = [embedded.find_program("pg_restore", version).parts[-3] for version in (15, 16, 17, 18)]
     assert found == ["pginstall", "pginstall", "pginstall18", "pginstall18"]
+
+
+def test_a_home_with_its_server_shows_others_nothing(empty_home: Path) -> None:
+    """As root the server's user passes through the home and its folder, and through nothing else."""
+    (empty_home / "home").mkdir(mode=0o700)
+    embedded.start(empty_home / "home")
+    try:
+        assert running(empty_home / "home").data.is_relative_to(empty_home)
+        passable = {"": "0o711", "postgresql": "0o711"} if os.geteuid() == 0 else {}
+        opened = {"": oct((empty_home / "home").stat().st_mode & 0o777)}
+        for entry in walk(empty_home / "home"):
+            if entry.status.st_mode & 0o077 and not entry.name.startswith("postgresql/binaries-"):
+                opened[entry.name] = oct(entry.status.st_mode & 0o777)
+        assert opened == passable | ({} if passable else {"": "0o700"})
+    finally:
+        embedded.stop(empty_home / "home")
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root's server runs as another user")

@@ -3,11 +3,12 @@
 from pathlib import Path
 from typing import Annotated
 
-from typer import Argument
+from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, say, wait_for
 from medlive.config import load_settings
+from medlive.errors import UsageError
 
 
 def backup(
@@ -15,25 +16,49 @@ def backup(
 ) -> None:
     """Write the database, raw pages, snapshots and keys into a folder; other processes may go on.
 
-    It holds keys and patients' words: keep it where only you can read it. Evidence and the signing key are not in
-    it.
+    It holds keys and patients' words: keep it where only you can read it. Evidence, the signing key and the key
+    that signs backups are not in it. Keep the public key that is shown elsewhere: a restore asks for it.
     """
-    from medlive.service.backup import make_backup
+    from medlive.service.backup.make import make_backup
 
     done = wait_for(make_backup(load_settings().settings, out))
     rows = sum(done["rows"].values())
     text = f"{out}: {rows} rows, {len(done['archives'])} files of pages, {len(done['snapshots'])} snapshots"
-    print_result(done, as_json, lambda: say(text))
+    signed = f"signed; keep its public key for a restore: {done['public_key']}"
+    print_result(done, as_json, lambda: say(text), notes=[signed])
 
 
-def restore(folder: Annotated[Path, Argument(help="The backup.")], as_json: JsonOption = False) -> None:
-    """Restore a backup into this instance, which must be empty, after checking every file's digest.
+def restore(
+    folder: Annotated[Path, Argument(help="The backup.")],
+    public_key: Annotated[
+        list[str] | None,
+        Option(metavar="KEY", help="A key, or its file, that may have signed it; more than once for several."),
+    ] = None,
+    unverified: Annotated[
+        bool, Option("--unverified", help="Ask for no signature: whoever wrote the folder runs SQL of theirs.")
+    ] = False,
+    check: Annotated[bool, Option("--check", help="Only check it: nothing is restored.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Restore a backup into this instance, which must be empty, after checking its signature and every digest.
 
-    Threads that were taken down since, as a later backup beside this one says, are taken down again.
+    Without --public-key this instance's own `backup.key` must have signed it. Threads that were taken down since,
+    as a later backup beside this one says, are taken down again.
     """
-    from medlive.service.backup import restore_backup
+    from medlive.service.backup.restore import check_backup, restore_backup
+    from medlive.service.backup.seal import public_keys
 
-    done = wait_for(restore_backup(load_settings().settings, folder))
-    again = [f"taken down again: {name}" for name in done["taken_down"]]
+    if unverified and public_key:
+        raise UsageError("--unverified asks for no signature, --public-key for one", hint="give one of the two")
+    settings = load_settings().settings
+    keys = None if unverified else public_keys(settings, public_key or ())
+    if check:
+        about = check_backup(folder, keys).about
+        text = f"the backup of {about.created_at.isoformat()} is whole" + ("" if unverified else " and signed")
+        print_result(about.model_dump(mode="json"), as_json, lambda: say(text))
+        return
+    done = wait_for(restore_backup(settings, folder, keys))
+    notes = [f"taken down again: {name}" for name in done["taken_down"]]
+    notes += [f"not applied: {reason}" for reason in done["skipped"]]
     text = f"restored the backup of {done['created_at']}: {sum(done['rows'].values())} rows"
-    print_result(done, as_json, lambda: say(text), notes=again)
+    print_result(done, as_json, lambda: say(text), notes=notes)

@@ -6,6 +6,7 @@ removes it.
 """
 
 import asyncio
+import io
 import os
 import re
 import shutil
@@ -22,6 +23,8 @@ from medlive.db.runs import PRUNE, recorded_run
 from medlive.db.session import Database, advisory_lock
 from medlive.digest import digest_bytes, digest_file
 from medlive.errors import CheckFailed, UsageError
+from medlive.integrity.folder import read_small
+from medlive.integrity.paths import create_below, open_below, open_plain
 from medlive.service.paths import archive_path
 from medlive.sources.archive import ArchiveDamaged, cdxj_line, erase, pages, seal
 from medlive.sources.ledger import Place
@@ -260,7 +263,8 @@ async def _export_file(
 def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> int:
     """Copy the first `size` bytes and check their pages; how many there are."""
     try:
-        shutil.copyfile(source, draft)
+        with open_plain(source) as reading, io.BufferedWriter(create_below(draft.parent, draft.name)) as writing:
+            shutil.copyfileobj(reading, writing)
         if (copied := draft.stat().st_size) < size:
             raise ArchiveDamaged(source, f"has {copied} bytes, {size} were written")
         os.truncate(draft, size)
@@ -279,9 +283,9 @@ def _copy(source: Path, draft: Path, size: int, digests: Mapping[int, str]) -> i
 
 def _matches_existing(draft: Path, target: Path) -> bool:
     """Whether the target has the draft's bytes; False if missing or a prefix. Raises CheckFailed otherwise."""
-    if not target.exists():
+    if not os.path.lexists(target):
         return False
-    with draft.open("rb") as ours, target.open("rb") as theirs:
+    with open_below(draft.parent, draft.name) as ours, open_below(target.parent, target.name) as theirs:
         while block := theirs.read(_BLOCK):
             if ours.read(len(block)) != block:
                 raise CheckFailed(
@@ -309,12 +313,13 @@ def _write_index(folder: Path, exported: Sequence[str]) -> set[str]:
     index = "".join(line + "\n" for line in sorted(lines, key=str.encode))
     listed = sums | {INDEX: digest_bytes(index.encode()).removeprefix("sha256:")}
     for name, text in ((INDEX, index), (SUMS, "".join(f"{total}  {name}\n" for name, total in listed.items()))):
-        draft = folder / f".{name}.draft"
-        draft.write_text(text, encoding="utf-8", newline="\n")
-        os.replace(draft, folder / name)
+        draft = f".{name}.draft"
+        with io.BufferedWriter(create_below(folder, draft)) as out:
+            out.write(text.encode())
+        os.replace(folder / draft, folder / name)
     return set(sums)
 
 
 def _earlier_sums(folder: Path) -> dict[str, str]:
-    text = (folder / SUMS).read_text("utf-8", "replace") if (folder / SUMS).exists() else ""
+    text = read_small(folder / SUMS).decode("utf-8", "replace") if os.path.lexists(folder / SUMS) else ""
     return {name: total for total, _, name in (line.partition("  ") for line in text.splitlines())}

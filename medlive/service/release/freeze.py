@@ -50,7 +50,8 @@ from medlive.service.paths import snapshots_path
 from medlive.service.release.rebuild import build, is_complete, lineage_of, restore_folder
 from medlive.service.release.withdraw import write_errata
 from medlive.snapshot.freeze import Sign
-from medlive.snapshot.gates import GateHit, check_many, gates_digest, release_hits, row_hits
+from medlive.snapshot.gate_processes import check_many
+from medlive.snapshot.gates import GateHit, gates_digest, release_hits, row_hits
 from medlive.snapshot.identity import folder_name
 from medlive.snapshot.manifest import AuditLogHead, Signing, moment_text
 from medlive.snapshot.model import commitment, week_end

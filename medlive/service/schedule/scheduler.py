@@ -27,7 +27,7 @@ from medlive.db.tables.intake import RunOutcome
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
-from medlive.service.backup import back_up_week
+from medlive.service.backup.make import back_up_week
 from medlive.service.curation.curate import CurationCounts, curate_queued, queue_again
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database

@@ -3,6 +3,7 @@
 import gzip
 import io
 import json
+import os
 import tarfile
 from datetime import date
 from pathlib import Path
@@ -229,6 +230,31 @@ def test_folder_reads_markdown_sections_and_chinese_charsets(tmp_path: Path) -> 
     ]
     assert sorted(p.member for p in log.problems) == ["bad.txt", "link.txt"]
     assert log.empty == 1
+
+
+@pytest.mark.parametrize(
+    ("suffix", "text"), [(".jsonl", '{"id": "1", "text": "fine"}'), (".xml", PAGE), (".md", "fine")]
+)
+def test_a_folder_that_a_stranger_filled_yields_its_plain_files_alone(
+    tmp_path: Path, suffix: str, text: str
+) -> None:
+    """Neither links, of files and of folders, nor a pipe, which would be waited for."""
+    folder, outside = tmp_path / "corpus", tmp_path / "outside"
+    folder.mkdir()
+    outside.mkdir()
+    (outside / f"secret{suffix}").write_text(text.replace("fine", "secret").replace("Colchicine", "secret"))
+    (folder / f"b{suffix}").write_text(text)
+    (folder / f"c{suffix}").symlink_to(outside / f"secret{suffix}")
+    (folder / "d").symlink_to(outside, target_is_directory=True)
+    os.mkfifo(folder / f"a{suffix}")
+    passages, log = read(folder, name="theirs")
+    assert len(passages) == 1
+    assert "secret" not in passages[0].text
+    assert {problem.member for problem in log.problems} <= {f"a{suffix}", f"c{suffix}"}
+    # A file that its owner names may be a link.
+    (tmp_path / f"latest{suffix}").symlink_to(folder / f"b{suffix}")
+    if suffix != ".md":
+        assert len(read(tmp_path / f"latest{suffix}", name="theirs")[0]) == 1
 
 
 def test_unknown_paths_kinds_and_names_are_refused_with_the_choices(tmp_path: Path) -> None:

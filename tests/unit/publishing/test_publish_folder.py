@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import stat
 import subprocess
 from datetime import UTC, datetime
 from html.parser import HTMLParser
@@ -401,3 +402,19 @@ def test_a_file_that_changes_after_its_verification_is_not_published(
         send(target, snapshot)
     assert not (target.root / folder.name / "LICENSE").exists()
     assert not (target.root / folder.name / SUMS).exists()
+
+
+def test_what_is_published_can_be_read_by_a_web_server_of_another_user(
+    tmp_path: Path, made: dict[str, PreparedRelease]
+) -> None:
+    """The program makes files for their owner alone; folders that are missing above the target are opened too."""
+    before = os.umask(0o077)
+    try:
+        send(FolderTarget(tmp_path / "www" / "public"), made["2026.W43"])
+    finally:
+        os.umask(before)
+    modes = {path.relative_to(tmp_path).as_posix(): path.stat() for path in (tmp_path / "www").rglob("[!.]*")}
+    assert "www/public/medlive-2026.W43/data/cases.jsonl" in modes
+    for name, status in modes.items():
+        assert stat.S_IMODE(status.st_mode) == (0o755 if stat.S_ISDIR(status.st_mode) else 0o644), name
+    assert stat.S_IMODE((tmp_path / "www").stat().st_mode) == 0o755

@@ -11,11 +11,10 @@ import pytest
 
 from medlive.llm.engine import UNPUBLISHABLE_ENGINES
 from medlive.snapshot import gates
+from medlive.snapshot.gate_processes import BATCH, GateWorkerDied, check_many
 from medlive.snapshot.gates import (
     CaseFacts,
     Gate,
-    GateWorkerDied,
-    check_many,
     content_hits,
     fact_hits,
     gates_digest,
@@ -171,12 +170,23 @@ def many(count: int) -> Iterator[SnapshotCase]:
 
 
 def test_many_cases_are_checked_alike_in_one_process_and_in_two_and_in_order() -> None:
-    count = gates._CHUNK * 5 + 3
+    count = BATCH * 5 + 3
     alone = list(check_many(many(count), 1))
     assert alone == [(c.case_id, content_hits(c, standard_scanner(), standard_linter())) for c in many(count)]
     assert [case_id for case_id, _ in alone] == [c.case_id for c in many(count)]
     assert any(h.gate is Gate.IDENTIFIERS for _, hits in alone for h in hits)
     assert list(check_many(many(count), 2)) == alone
+
+
+def test_a_process_that_checks_knows_no_key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MEDLIVE_SIGNING_KEY", "a secret that no child needs")
+    checked = check_many(many(1), 2)
+    next(checked)
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    assert len(children) >= 2
+    for pid in children:
+        assert b"a secret" not in Path(f"/proc/{pid}/environ").read_bytes()
+    checked.close()
 
 
 class Deadly(str):

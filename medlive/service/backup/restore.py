@@ -1,0 +1,195 @@
+"""Restoring a backup into an empty instance: it is checked before anything of it is run."""
+
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from pydantic import ValidationError
+
+from medlive.config import Settings
+from medlive.db.backups import count_rows, list_takedowns, server_version
+from medlive.db.session import Database
+from medlive.errors import BadInput, MedliveError, UsageError, first_fault
+from medlive.integrity.folder import writing_to
+from medlive.integrity.paths import PRIVATE_FOLDER
+from medlive.integrity.signing import PublicKey
+from medlive.service.backup.contents import (
+    ABOUT,
+    DUMP,
+    SIGNATURE,
+    SUMS,
+    TAKEDOWNS,
+    About,
+    Takedown,
+    copy_file,
+    digest_of,
+    parse_sums,
+    plain_files,
+    read_whole,
+)
+from medlive.service.backup.programs import BARE, run_program
+from medlive.service.backup.seal import KEY, check_seal
+from medlive.service.database import database_url, open_database
+from medlive.service.harvest.takedown import take_down
+from medlive.service.paths import archive_path, snapshots_path
+
+
+class Checked(NamedTuple):
+    """A backup whose files are as its SHA256SUMS says."""
+
+    about: About
+    digests: dict[str, str]
+    """File → its SHA-256."""
+
+
+def check_backup(folder: Path, keys: Sequence[PublicKey] | None) -> Checked:
+    """Check a backup: its signature, then that it holds the named files and nothing else, then every digest.
+
+    Args:
+        folder: The backup.
+        keys: The keys of which one must have signed it; None to ask for no signature.
+
+    Raises:
+        CheckFailed: if none of these keys signed it.
+        BadInput: if it holds a link or a special file, or is not as its SHA256SUMS says.
+    """
+    digests = parse_sums(read_whole(folder, SUMS)) if keys is None else check_seal(folder, keys).digests
+    present = plain_files(folder) - {SUMS, SIGNATURE}
+    wrong = sorted(present ^ set(digests)) or _altered(folder, digests)
+    if wrong:
+        raise BadInput(f"{folder}: {wrong[0]} is not as {SUMS} says", hint="restore another backup")
+    try:
+        about = About.model_validate_json(read_whole(folder, ABOUT))
+    except ValidationError as exc:
+        raise BadInput(f"{folder} is not a backup: {ABOUT}: {first_fault(exc)}") from exc
+    return Checked(about, digests)
+
+
+async def restore_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey] | None) -> dict[str, Any]:
+    """Restore a backup into this empty instance; what was in it, and what was taken down again.
+
+    Takedowns that a backup beside this one lists are applied, where it is signed too: a thread that was erased
+    since does not come back.
+
+    Args:
+        settings: The settings of the instance.
+        folder: The backup.
+        keys: The keys of which one must have signed it; None to ask for no signature. Its dump is SQL, which runs
+            with the rights of the database's user: without a signature whoever wrote the folder runs it.
+
+    Raises:
+        CheckFailed: if none of these keys signed it; nothing has been changed.
+        BadInput: if it is damaged, or holds a link or a special file; nothing has been changed. Also if a file
+            changes meanwhile.
+        UsageError: for an instance that is in use.
+        DatabaseUnavailable: without the database.
+    """
+    checked = check_backup(folder, keys)
+    places = _empty_places(settings)
+    url = database_url(settings)
+    database = Database.connect(url)
+    try:
+        async with database.begin() as session:
+            if await count_rows(session):
+                raise UsageError("this instance is in use: its database has tables", hint="name an empty one")
+            version = await server_version(session)
+    finally:
+        await database.aclose()
+    with writing_to(settings.home):
+        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    # What runs is a copy that nobody else can write, and that is checked again.
+    with tempfile.TemporaryDirectory(prefix=".restore-", dir=settings.home) as private:
+        _copy(folder, DUMP, Path(private), DUMP, checked)
+        whole = ("--exit-on-error", "--single-transaction")
+        await run_program(settings, "pg_restore", version, *whole, *BARE, str(Path(private) / DUMP))
+    _put_back(folder, places, checked)
+    again: list[str] = []
+    skipped: list[str] = []
+    async with open_database(settings) as database:
+        async with database.begin() as session:
+            erased = {(source, thread_id) for source, thread_id, _ in await list_takedowns(session)}
+        for takedown in _other_takedowns(folder, keys, skipped):
+            thread = (takedown.source, takedown.thread_id)
+            if thread not in erased:
+                await take_down(database, settings, *thread, takedown.reason)
+                erased.add(thread)
+                again.append("/".join(thread))
+    about = checked.about.model_dump(mode="json")
+    return about | {"taken_down": again, "skipped": skipped}
+
+
+def _altered(folder: Path, digests: dict[str, str]) -> list[str]:
+    """Return the first file whose bytes are others than its digest says."""
+    for name, digest in sorted(digests.items()):
+        try:
+            if digest_of(folder, name) != digest:
+                return [name]
+        except OSError as exc:
+            raise BadInput(f"{folder}: {name} cannot be read: {exc.strerror or exc}") from exc
+    return []
+
+
+def _empty_places(settings: Settings) -> dict[str, Path]:
+    """Return a backup's folder → where its files go. Raises UsageError when there are files already."""
+    places = {"archive": archive_path(settings), "snapshots": snapshots_path(settings), "keys": settings.home}
+    used: list[Path] = []
+    for place in (places["archive"], places["snapshots"]):
+        if place.is_dir() and any(place.iterdir()):
+            used.append(place)
+    for path in sorted(settings.home.glob("*.key")):
+        if path.name != KEY:  # it may be brought along, so that the next backups are signed as the last were
+            used.append(path)
+    if used:
+        raise UsageError(f"this instance is in use: {used[0]} exists", hint="restore into a new MEDLIVE_HOME")
+    return places
+
+
+def _put_back(folder: Path, places: dict[str, Path], checked: Checked) -> None:
+    for name in sorted(checked.digests):
+        top, _, below = name.partition("/")
+        if below:
+            place = places[top]
+            with writing_to(place):
+                place.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+            _copy(folder, name, place, below, checked)
+
+
+def _copy(folder: Path, name: str, place: Path, new_name: str, checked: Checked) -> None:
+    """Copy a file of the backup. Raises BadInput if it is not what was checked."""
+    with writing_to(place):
+        copied = copy_file(folder, name, place, new_name)
+    if copied != checked.digests[name]:
+        raise BadInput(
+            f"{folder}: {name} changed while it was being restored",
+            hint="find out who writes there; empty this instance, and restore a copy that nobody else can write",
+        )
+
+
+def _other_takedowns(folder: Path, keys: Sequence[PublicKey] | None, skipped: list[str]) -> Iterator[Takedown]:
+    """Yield the takedowns of every backup beside this one; those that prove nothing are named in `skipped`."""
+    parent = folder.absolute().parent
+    with os.scandir(parent) as entries:
+        names = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+    for name in names:
+        place = parent / name
+        if os.path.lexists(place / TAKEDOWNS):
+            try:
+                yield from _takedowns(place, keys)
+            except MedliveError as exc:
+                skipped.append(f"takedowns of {place}: {exc.message}")
+
+
+def _takedowns(folder: Path, keys: Sequence[PublicKey] | None) -> list[Takedown]:
+    """Return the takedowns that a backup lists. Raises CheckFailed or BadInput if it is not as it was written."""
+    digests = parse_sums(read_whole(folder, SUMS)) if keys is None else check_seal(folder, keys).digests
+    if digest_of(folder, TAKEDOWNS) != digests.get(TAKEDOWNS):
+        raise BadInput(f"{folder}: {TAKEDOWNS} is not as {SUMS} says")
+    takedowns: list[Takedown] = []
+    for line in read_whole(folder, TAKEDOWNS).splitlines():
+        try:
+            takedowns.append(Takedown.model_validate_json(line))
+        except ValidationError as exc:
+            raise BadInput(f"{folder}: {TAKEDOWNS}: {first_fault(exc)}") from exc
+    return takedowns
