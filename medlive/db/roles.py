@@ -56,6 +56,9 @@ def _web_rights(tables: set[str]) -> dict[str, str]:
         **dict.fromkeys(_ADDED_BY_WEB, "SELECT, INSERT"),
         **{table: f"SELECT, INSERT, UPDATE ({columns})" for table, columns in _CHANGED_BY_WEB.items()},
         "downloads": "SELECT, INSERT, UPDATE",
+        "week_threads": "SELECT, INSERT, UPDATE",  # an overruled thread is queued
+        "pipeline_runs": "SELECT, UPDATE (outcome, finished_at, counts)",  # a step is cleared
+        "harvest_runs": "SELECT, UPDATE (outcome, finished_at)",
         "sources": "SELECT, UPDATE (quarantined_at, quarantine_reason, compared_since)",
         "cases": "SELECT, UPDATE (status, status_reason)",
         "thread_revisions": f"SELECT, {_LOCK}",

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from typing import Any
 
 from sqlalchemy import URL, exc, make_url, text
@@ -212,6 +213,12 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 async def ping(session: Session) -> None:
     """Ask the server for anything at all. Raises DatabaseUnavailable."""
     await session.execute(text("SELECT 1"))
+
+
+async def read_clock(session: Session) -> datetime:
+    """What the database's clock says now; for a session of `Database.read`, in which no transaction holds it."""
+    moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
+    return moment
 
 
 async def ask_lock(connection: Connection, question: str, key: int | str) -> bool:

@@ -14,7 +14,7 @@ from medlive.redaction import remember
 
 _TIMEOUT_S = 15.0
 
-Event = Literal["step_failed", "circuit_open", "released"]
+Event = Literal["step_failed", "circuit_open", "released", "clock"]
 
 
 async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:

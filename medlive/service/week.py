@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
 from medlive.config import Settings
@@ -9,8 +10,8 @@ from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import STAGES
-from medlive.db.release.snapshots import find_snapshot, load_fixed, load_kept_out
-from medlive.db.runs import runs_of_week
+from medlive.db.release.snapshots import find_snapshot, latest_frozen, load_fixed, load_kept_out
+from medlive.db.runs import load_history, runs_of_week
 from medlive.db.session import Session
 from medlive.service.database import open_database
 from medlive.service.schedule.steps import summarize_counts
@@ -37,6 +38,21 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         "cost": [asdict(one) | {"cost_usd": one.cost_usd} for one in spent if one.by in ("task", "engine", "all")],
         "snapshot": snapshot,
     }
+
+
+async def week_problems(session: Session, moment: datetime) -> list[str]:
+    """A line for the newest frozen week if it is partial, and for what was recorded ahead of `moment`."""
+    problems = []
+    newest = await latest_frozen(session)
+    fixed = None if newest is None else await load_fixed(session, newest.version)
+    if newest is not None and fixed is not None and fixed.partial is not None:
+        problems.append(f"{newest.version} is partial: {fixed.partial.in_short}")
+    ahead = (await load_history(session, moment)).ahead
+    if ahead:
+        problems.append(
+            f"recorded for weeks that have not come: {', '.join(ahead)}; `medlive week clear` undoes it"
+        )
+    return problems
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:

@@ -119,6 +119,19 @@ class Signing(_Frozen):
     """The second line of the public key's file."""
 
 
+class Partial(_Frozen):
+    """How far a week was that was frozen before all threads queued for it were decided."""
+
+    decided: Count
+    queued: Count
+    because: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+    @property
+    def in_short(self) -> str:
+        """Such as "16 of 45, because 29 wait (not begun 29)"."""
+        return f"{self.decided} of {self.queued}, because {self.because}"
+
+
 class Manifest(_Frozen):
     """`manifest.json`."""
 
@@ -132,6 +145,8 @@ class Manifest(_Frozen):
     signing: Signing | None  # None: the release was made without a key, and nothing proves where it came from
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
+    partial: Partial | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None, and not written: all threads queued for the week were decided, or it is older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
@@ -159,6 +174,7 @@ class SnapshotMeta:
     lineage: tuple[Ancestor, ...] = ()  # Its ancestors, oldest first; the last is the parent
     signing: Signing | None = None
     why_not: tuple[str, ...] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
+    partial: Partial | None = None  # How far the week was; None: whole
 
     @property
     def parent(self) -> str | None:

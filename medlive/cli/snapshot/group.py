@@ -78,6 +78,8 @@ def _print(manifest: "Manifest") -> None:
     title = f"medlive {manifest.version}, made {manifest.created_at:%Y-%m-%d}"
     print_table(["what", "value", "count"], rows, title=title + ", NOT PUBLISHABLE" * (not manifest.publishable))
     print_table(["what", "of", "value"], _made_with(manifest), title="\nHow it was made")
+    if manifest.partial is not None:
+        say(f"partial: {manifest.partial.in_short}")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
 
