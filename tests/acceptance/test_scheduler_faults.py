@@ -79,7 +79,9 @@ async def test_a_freeze_waits_for_an_endpoint_that_hangs_and_at_its_limit_says_w
             assert endpoint.under_way >= 10
     because = "24 wait (not begun 24); the time limit of 24 hours had passed"
     partial = {"decided": 3, "queued": 27, "because": because}
-    assert instance.rows("SELECT version, manifest -> 'partial' FROM snapshots") == [(iso_week(freeze_at), partial)]
+    assert instance.rows("SELECT version, manifest -> 'partial' FROM snapshots") == [
+        (iso_week(freeze_at), partial)
+    ]
     assert instance.rows(RUNS, ["scheduler queue"]) == [("running",)]
 
 
