@@ -97,6 +97,11 @@ async def list_entries(
     return [read(LogEntry, row) for row in await session.scalars(query)]
 
 
+async def latest_act(session: Session, action: Act) -> int:
+    """The number of the latest entry of an act; 0 before the first."""
+    return await session.scalar(select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)) or 0
+
+
 async def verify_log(session: Session, *, head: str | None = None) -> LogCheck:
     """Walk the chain and name every row that does not fit; `head`: a digest that the log must hold."""
     faults: list[str] = []

@@ -57,6 +57,7 @@ def _web_rights(tables: set[str]) -> dict[str, str]:
         **{table: f"SELECT, INSERT, UPDATE ({columns})" for table, columns in _CHANGED_BY_WEB.items()},
         "downloads": "SELECT, INSERT, UPDATE",
         "week_threads": "SELECT, INSERT, UPDATE",  # an overruled thread is queued
+        "step_waits": "SELECT, DELETE",
         "pipeline_runs": "SELECT, UPDATE (outcome, finished_at, counts)",  # a step is cleared
         "harvest_runs": "SELECT, UPDATE (outcome, finished_at)",
         "sources": "SELECT, UPDATE (quarantined_at, quarantine_reason, compared_since)",

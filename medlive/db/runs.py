@@ -17,7 +17,7 @@ from medlive.db.mapping import add_row, insert_rows, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
-from medlive.logs import bound
+from medlive.logs import bound, kept_lines
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem
@@ -73,16 +73,17 @@ async def recorded_run(
 
     `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
     """
-    values = {"command": command, "settings": dict(settings), "iso_week": iso_week}
+    values: dict[str, Any] = {"command": command, "settings": dict(settings), "iso_week": iso_week}
     async with database.begin() as session:
         row = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
         run = RunRecord((await add_row(session, row)).id)
-    with bound(run=run.id):
+    with bound(run=run.id), kept_lines() as lines:
         yield run
     outcome = RunOutcome.FAILED if run.failed else RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
     statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
     async with database.begin() as session:
-        await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(run.counts)))
+        values = {"outcome": outcome, "finished_at": func.now(), "counts": dict(run.counts), "log": list(lines)}
+        await session.execute(statement.values(values))
 
 
 async def record_evaluation(
@@ -132,6 +133,7 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     counts: Mapping[str, Any]
+    log: Sequence[str] = ()  # The last lines that it logged, without secrets
 
 
 async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
@@ -267,7 +269,31 @@ async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestH
 
 def _read_harvest(row: HarvestRunRow) -> Run:
     counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
-    return read(Run, row, week=row.iso_week, counts=counts)
+    return read(Run, row, week=row.iso_week, counts=counts, log=())
+
+
+async def clear_runs(session: AsyncSession, command: str, week: str, *, by_hand: str, since: datetime) -> int:
+    """Make the runs of a step for an ISO week count as not done; how many they are.
+
+    `by_hand` is the command that does the same, whose runs from `since` on count as well.
+    """
+    run = PipelineRunRow
+    own = (run.command == command) & (run.iso_week == week)
+    others = (run.command == by_hand) & run.iso_week.is_(None) & (run.started_at >= since)
+    cleared = update(run).where(own | others, run.outcome != RunOutcome.PARTIAL)
+    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    note = run.counts.concat({"again": "cleared"})
+    found = await session.scalars(cleared.values(values | {"counts": note}).returning(run.id))
+    return len(found.all())
+
+
+async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
+    """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
+    run = HarvestRunRow
+    cleared = update(run).where(run.source == source, run.iso_week == week, run.outcome != RunOutcome.PARTIAL)
+    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    found = await session.scalars(cleared.values(values).returning(run.id))
+    return len(found.all())
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

@@ -182,9 +182,14 @@ async def defer_revisions(
     return await _defer(app, session, jobs) if jobs else 0
 
 
+def step_lock(name: str, week: str) -> str:
+    """The queueing lock of a weekly step's job."""
+    return f"step:{name}:{week}"
+
+
 async def defer_step(app: procrastinate.App, session: Session, queue: Queue, name: str, week: str) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
-    lock = f"step:{name}:{week}"
+    lock = step_lock(name, week)
     if not await queued_locks(session, [lock]):
         task = app.configure_task(
             STEP, queue=queue, lock=f"step:{name}", queueing_lock=lock, priority=STEP_PRIORITY

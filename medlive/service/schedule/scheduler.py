@@ -19,12 +19,14 @@ from procrastinate import App
 from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.curation.model import Reason
+from medlive.db.audit_log import latest_act
 from medlive.db.curation.circuits import open_circuits
 from medlive.db.jobs import Queue, count_open, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection, read_clock
 from medlive.db.tables.intake import RunOutcome
+from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
@@ -143,7 +145,7 @@ class _Runner:
             return
         times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
         known: dict[str, datetime] = {}
-        looked = datetime.min.replace(tzinfo=UTC)
+        looked, cleared = datetime.min.replace(tzinfo=UTC), 0
         try:
             while True:
                 # A lost connection loses the lock, and another scheduler may be active.
@@ -153,8 +155,9 @@ class _Runner:
                     task.result()
                 moment = await self._moment()
                 slots = {name: steps.latest_slot(moment, at) for name, at in times.items()}
-                if slots != known or abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES):
-                    known, looked = slots, moment
+                is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
+                if slots != known or is_late or cleared != await self._latest_clearing():
+                    known, looked, cleared = slots, moment, await self._latest_clearing()
                     self._look(times)
                     await self._report_circuits(iso_week(moment))
                 await asyncio.sleep(wake_s)
@@ -174,6 +177,11 @@ class _Runner:
             await self._notify_operators("clock", iso_week(reading.moment), reading.problem)
         self.clock_problem = reading.problem is not None
         return reading.moment
+
+    async def _latest_clearing(self) -> int:
+        """The number of the act by which a person last cleared a step."""
+        async with self.database.read() as session:
+            return await latest_act(session, Act.CLEAR_STEP)
 
     async def _forget_ahead(self, moment: datetime) -> None:
         """Undo what a clock that was ahead has recorded for weeks that have not come."""
