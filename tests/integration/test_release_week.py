@@ -87,10 +87,9 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     database: Database, settings: Settings, admin: psycopg.Connection[Any]
 ) -> None:
     fill(admin, 4)
-    # As if the fourth were never decided.
-    admin.execute("UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4")
     admin.execute("SELECT medlive_refresh_standings(ARRAY[1, 2, 3, 4])")
     admin.execute("INSERT INTO week_threads (revision_id) SELECT generate_series(1, 4)")
+    # As if the fourth were never decided.
     admin.execute("UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4")
     with pytest.raises(CheckFailed, match=f"{WEEK} is not whole: 3 of 4, because 1 wait"):
         await freeze(database, settings, WEEK)
