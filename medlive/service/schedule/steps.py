@@ -137,12 +137,7 @@ async def read_states(
     async with database.begin() as session:
         history = await runs.load_history(session, moment)
         stored = await load_waits(session)
-        blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
-        if history.frozen_ahead is not None:
-            blocked[FREEZE] = f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
-        fetching = fetch_settings(settings)
-        if fetching.contact is None and not fetching.allow_loopback:
-            blocked = {f"harvest:{source}": NO_CONTACT for source in select_sources(settings, [])} | blocked
+        blocked = _obstacles(settings, history)
         states = step_states(times, history, moment, blocked=blocked, ignore_retry=again)
         standing = None
         for state in states:
@@ -153,8 +148,24 @@ async def read_states(
         states = waits.apply(states, recently_begun(states, history, moment), standing)
         if keep:
             for (step, week), wait in waits.changed.items():
-                await (end_wait(session, step, week) if wait is None else save_wait(session, step, week, wait))
+                if wait is None:
+                    await end_wait(session, step, week)
+                else:
+                    await save_wait(session, step, week, wait)
     return states
+
+
+def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
+    """Step → what keeps it from being run until a person does something, or time passes."""
+    obstacles: dict[str, str] = {}
+    fetching = fetch_settings(settings)
+    if fetching.contact is None and not fetching.allow_loopback:
+        obstacles = {_HARVEST + source: NO_CONTACT for source in select_sources(settings, [])}
+    for source, why in history.quarantined.items():
+        obstacles[_HARVEST + source] = f"quarantined: {why}"
+    if history.frozen_ahead is not None:
+        obstacles[FREEZE] = f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
+    return obstacles
 
 
 def recently_begun(states: Sequence[StepState], history: runs.History, moment: datetime) -> list[str]:
@@ -232,7 +243,7 @@ def _is_to_come(state: StepState) -> bool:
     """Whether a step is due or waits, and has not failed for its week."""
     run = state.latest
     failed = run is not None and run.week == state.week and run.outcome is RunOutcome.FAILED
-    return state.waits or (state.status is StepStatus.DUE and not failed)
+    return not failed and (state.waits or state.status is StepStatus.DUE)
 
 
 def summarize_counts(counts: Mapping[str, Any]) -> str:
