@@ -1,8 +1,12 @@
 """The only now(): aware, in UTC, whole seconds where a person reads it."""
 
 import math
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from email.utils import parsedate_to_datetime
+from typing import Final
+
+CLOCK_BOUND: Final = timedelta(minutes=5)
+"""Clocks that differ by more are not believed both."""
 
 
 def now() -> datetime:

@@ -218,6 +218,8 @@ class ScheduleSection(_Section):
     queue: WeeklyTime = WeeklyTime(weekday="tue", hour=3)
     """Filters new threads, queues them with earlier failures, and curates the queue unless workers do."""
     freeze: WeeklyTime = WeeklyTime(weekday="sun", hour=18)
+    freeze_wait_hours: Annotated[float, Field(ge=0, le=24 * 6)] = 24.0
+    """How long a freeze waits for threads that were queued for its week; then the week is partial."""
     failure_share: Annotated[float, Field(gt=0, le=1)] = 0.5
     """The queueing has failed, and is done again, where more than this share of its threads failed."""
     retention: WeeklyTime = WeeklyTime(weekday="sun", hour=22)  # Removes raw pages older than `archive.keep_days`

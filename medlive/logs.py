@@ -8,6 +8,11 @@ whoever wrote it; every line loses its secrets last.
 import json
 import logging
 import sys
+import time
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Final, TextIO
 
 import structlog
@@ -19,10 +24,16 @@ from structlog.typing import EventDict, WrappedLogger
 from medlive.printable import printable, printable_lines
 from medlive.redaction import hide_secrets
 
-__all__ = ["REMARKS", "bound", "configure", "for_people", "report_error"]
+__all__ = ["REMARKS", "bound", "configure", "for_people", "kept_lines", "report_error"]
+
+MOST_KEPT: Final = 500
+"""Characters of a line that is kept."""
 
 REMARKS: Final = logging.getLogger("medlive")
 """The remarks of a command to the person who started it."""
+
+
+_keeper: ContextVar["_Keeper | None"] = ContextVar("medlive_keeper", default=None)
 
 
 class _Handler(logging.StreamHandler[TextIO]):
@@ -82,6 +93,35 @@ def configure(
     # They repeat themselves for as long as the database is away, which medlive says once.
     for name in ("psycopg.pool", "procrastinate.utils"):
         logging.getLogger(name).setLevel(libraries if own <= logging.DEBUG else logging.CRITICAL)
+
+
+class _Keeper(logging.Handler):
+    """Keeps the last lines that are logged inside its block, by whatever task or thread it starts."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.lines: deque[str] = deque(maxlen=most)
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a line with its time, level and message, without secrets."""
+        if _keeper.get() is not self:
+            return
+        message = record.msg.get("event", "") if isinstance(record.msg, dict) else record.getMessage()
+        at = time.strftime("%H:%M:%S", time.gmtime(record.created))
+        self.lines.append(hide_secrets(f"{at} {record.levelname.lower()} {message}")[:MOST_KEPT])
+
+
+@contextmanager
+def kept_lines(most: int = 20) -> Iterator[deque[str]]:
+    """The last lines that are logged while the block runs, a line at most 500 characters long."""
+    keeper = _Keeper(most)
+    token = _keeper.set(keeper)
+    logging.getLogger().addHandler(keeper)
+    try:
+        yield keeper.lines
+    finally:
+        logging.getLogger().removeHandler(keeper)
+        _keeper.reset(token)
 
 
 def for_people() -> bool:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from medlive.clock import now
 from medlive.db.mapping import is_one_of, read
@@ -115,6 +115,11 @@ async def list_entries(
     if subject is not None:
         query = query.where(AuditLogRow.subject == subject)
     return [read(LogEntry, row) for row in await session.scalars(query)]
+
+
+async def latest_act(session: Session, action: Act) -> int:
+    """The number of the latest entry of an act; 0 before the first."""
+    return await session.scalar(select(func.max(AuditLogRow.number)).where(AuditLogRow.action == action)) or 0
 
 
 async def verify_log(session: Session, *, head: str | None = None, anchors: Collection[Anchor] = ()) -> LogCheck:

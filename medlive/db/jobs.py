@@ -90,6 +90,12 @@ async def count_ready(session: AsyncSession, queue: str) -> int:
     return await session.scalar(text(query), {"queue": queue}) or 0
 
 
+async def count_open(session: AsyncSession, queue: str) -> int:
+    """How many jobs of a queue are being done or wait, also for their time after a failure."""
+    query = "SELECT count(*) FROM procrastinate_jobs WHERE queue_name = :queue AND status IN ('todo', 'doing')"
+    return await session.scalar(text(query), {"queue": queue}) or 0
+
+
 async def queued_locks(session: AsyncSession, locks: Sequence[str]) -> set[str]:
     """Those of the queueing locks whose job waits or is being done."""
     # Procrastinate's queueing lock holds while a job waits, and no longer; each half reads a partial index.

@@ -44,6 +44,10 @@ _WEB: Final = _ACTS | {
     "sign_in_attempts": "INSERT, UPDATE, DELETE",
     "sources": "UPDATE (quarantined_at, quarantine_reason, compared_since)",
     "studies": "INSERT, UPDATE (closed_at)",
+    "pipeline_runs": "UPDATE (outcome, finished_at, counts)",  # A step is cleared
+    "harvest_runs": "UPDATE (outcome, finished_at)",
+    "step_waits": "DELETE",
+    "week_threads": "INSERT, UPDATE",  # An overruled thread is queued
     "study_items": _ADDED,
     "study_ratings": "INSERT (study, item, rater, rating, comment)",
     "thread_counts": _ADDED,
@@ -105,6 +109,8 @@ _WORKER: Final = (
         "procrastinate_periodic_defers": "UPDATE (job_id)",  # By a trigger of the jobs
         "procrastinate_workers": "INSERT, UPDATE, DELETE",
         "snapshots": "INSERT, UPDATE, DELETE",  # Triggers keep what is frozen
+        "step_waits": "INSERT, UPDATE, DELETE",
+        "week_threads": "INSERT, UPDATE, DELETE",
         "thread_revisions": f"INSERT, {_LOCKED}",
     }
 )

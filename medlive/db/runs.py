@@ -6,17 +6,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import func, or_, select, text, update
+from sqlalchemy import and_, func, literal, or_, select, text, update
 from sqlalchemy.dialects.postgresql import distinct_on
 from sqlalchemy.dialects.postgresql import insert as upsert
 from sqlalchemy.ext.asyncio import AsyncSession
 
 from medlive import __version__
+from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.db.mapping import add_row, insert_rows, read, row_of
 from medlive.db.session import Database
 from medlive.db.tables.intake import HarvestRunRow, ImportProblemRow, ImportRunRow, RunOutcome, SourceRow
 from medlive.db.tables.release import EvaluationRunRow, PipelineRunRow, SnapshotRow, SnapshotState
-from medlive.logs import bound
+from medlive.logs import bound, kept_lines
 
 if TYPE_CHECKING:
     from medlive.sources.files import ImportProblem
@@ -25,6 +26,7 @@ SCHEDULER = "scheduler"
 """The first word of a step's command in `pipeline_runs`."""
 CURATE, FILTER, PRUNE = "curate", "filter", "source prune"
 """The commands in `pipeline_runs` that do by hand, or by cron, what a step does."""
+_LAST_WEEK = "9999.W53"
 SCHEDULER_LOCK = 0x6D65644C
 """ "medL": the advisory lock that the one scheduler of a database holds."""
 
@@ -71,16 +73,17 @@ async def recorded_run(
 
     `settings` are the effective ones, secrets masked. The run of a block that raises or is killed stays "running".
     """
-    values = {"command": command, "settings": dict(settings), "iso_week": iso_week}
+    values: dict[str, Any] = {"command": command, "settings": dict(settings), "iso_week": iso_week}
     async with database.begin() as session:
         row = PipelineRunRow(**values, code_version=__version__, outcome=RunOutcome.RUNNING)
         run = RunRecord((await add_row(session, row)).id)
-    with bound(run=run.id):
+    with bound(run=run.id), kept_lines() as lines:
         yield run
     outcome = RunOutcome.FAILED if run.failed else RunOutcome.PARTIAL if run.partial else RunOutcome.DONE
     statement = update(PipelineRunRow).where(PipelineRunRow.id == run.id)
     async with database.begin() as session:
-        await session.execute(statement.values(outcome=outcome, finished_at=func.now(), counts=dict(run.counts)))
+        values = {"outcome": outcome, "finished_at": func.now(), "counts": dict(run.counts), "log": list(lines)}
+        await session.execute(statement.values(values))
 
 
 async def record_evaluation(
@@ -130,6 +133,7 @@ class Run:
     started_at: datetime
     finished_at: datetime | None
     counts: Mapping[str, Any]
+    log: Sequence[str] = ()  # The last lines that it logged, without secrets
 
 
 async def latest_run(session: AsyncSession, command: str, week: str) -> Run | None:
@@ -149,6 +153,16 @@ async def runs_of_week(session: AsyncSession, week: str) -> tuple[dict[str, Run]
         {row.source: _read_harvest(row) for row in await session.scalars(harvests)},
         {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(steps)},
     )
+
+
+_AHEAD = "WHERE iso_week > :week AND started_at <= :until AND outcome = 'done'"
+_FORGET_AHEAD = (
+    text(f"UPDATE harvest_runs SET outcome = 'partial' {_AHEAD} RETURNING 'harvest ' || source, iso_week"),
+    text(
+        "UPDATE pipeline_runs SET outcome = 'partial', counts = counts || CAST(:note AS jsonb)"
+        f" {_AHEAD} AND command LIKE 'scheduler %' RETURNING substr(command, 11), iso_week"
+    ).bindparams(note='{"again": "recorded before its week"}'),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,47 +188,112 @@ class History:
     quarantined: Mapping[str, str]  # Source → why it is quarantined
     failures: Mapping[str, int] = field(default_factory=dict)
     """Command → how often it failed for the week of its latest run."""
+    ahead: Sequence[str] = ()
+    """What is recorded as done for weeks that have not come, such as "queue 2026.W50": it counts for nothing."""
+    frozen_ahead: str | None = None  # The latest such week that is frozen
 
 
-async def load_history(session: AsyncSession) -> History:
-    """What the steps have left."""
+async def load_history(session: AsyncSession, moment: datetime | None = None) -> History:
+    """What the steps have left by a moment; None: whatever is recorded.
+
+    A clock that was ahead once leaves records of weeks that have not come. They are only named.
+    """
     harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
     own = or_(run.command.startswith(f"{SCHEDULER} "), run.command.in_([CURATE, PRUNE]))
+    week, ahead, frozen_ahead = _LAST_WEEK, list[str](), None
+    if moment is not None:
+        week = iso_week(moment + CLOCK_BOUND)
+        came = or_(run.iso_week <= week, run.iso_week.is_(None) & (run.started_at <= moment + CLOCK_BOUND))
+        own = and_(own, came)
+        ahead, frozen_ahead = await _recorded_ahead(session, week)
     commands = select(run).ext(distinct_on(run.command)).where(own).order_by(run.command, run.id.desc())
     latest = {row.command: read(Run, row, week=row.iso_week) for row in await session.scalars(commands)}
     ended = await session.scalars(commands.where(run.outcome == RunOutcome.DONE))
     done = {row.command: read(Run, row, week=row.iso_week) for row in ended}
     failed = select(run.command, run.iso_week, func.count()).where(own, run.outcome == RunOutcome.FAILED)
     counted = (await session.execute(failed.group_by(run.command, run.iso_week))).all()
-    newest = select(snapshot.version, snapshot.frozen_at).where(snapshot.state == SnapshotState.FROZEN)
+    newest = select(snapshot.version, snapshot.frozen_at)
+    newest = newest.where(snapshot.state == SnapshotState.FROZEN, snapshot.version <= week)
     frozen = (await session.execute(newest.order_by(snapshot.version.desc()).limit(1))).first()
-    weeks = set(await session.scalars(select(harvest.iso_week).distinct()))
-    weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week.is_not(None)).distinct()))
+    weeks = set(await session.scalars(select(harvest.iso_week).where(harvest.iso_week <= week).distinct()))
+    weeks |= set(await session.scalars(select(run.iso_week).where(run.iso_week <= week).distinct()))
     quarantined = select(SourceRow).where(SourceRow.quarantine_reason.is_not(None))
     return History(
-        harvests=await _load_harvests(session), latest=latest, done=done, weeks=frozenset(weeks),
+        harvests=await _load_harvests(session, week), latest=latest, done=done, weeks=frozenset(weeks),
         frozen_week=frozen.version if frozen else None, frozen_at=frozen.frozen_at if frozen else None,
         quarantined={row.name: row.quarantine_reason or "" for row in await session.scalars(quarantined)},
-        failures={name: n for name, week, n in counted if name in latest and latest[name].week == week},
+        failures={name: n for name, of_week, n in counted if name in latest and latest[name].week == of_week},
+        ahead=ahead, frozen_ahead=frozen_ahead,
     )  # fmt: skip
 
 
-async def _load_harvests(session: AsyncSession) -> dict[str, HarvestHistory]:
+async def _recorded_ahead(session: AsyncSession, week: str) -> tuple[list[str], str | None]:
+    """What is recorded as done for weeks after this one; the latest of them that is frozen."""
+    harvest, run, snapshot = HarvestRunRow, PipelineRunRow, SnapshotRow
+    harvests = select(literal("harvest ").concat(harvest.source), harvest.iso_week)
+    harvests = harvests.where(harvest.iso_week > week, harvest.outcome == RunOutcome.DONE)
+    steps = select(func.substr(run.command, len(SCHEDULER) + 2), run.iso_week)
+    own = run.command.startswith(f"{SCHEDULER} ") & ~run.command.startswith(f"{SCHEDULER} harvest ")
+    steps = steps.where(own, run.iso_week > week, run.outcome == RunOutcome.DONE)
+    rows = await session.execute(harvests.union(steps).order_by(text("2"), text("1")))
+    frozen = select(func.max(snapshot.version)).where(
+        snapshot.state == SnapshotState.FROZEN, snapshot.version > week
+    )
+    return [f"{name} {of_week}" for name, of_week in rows], await session.scalar(frozen)
+
+
+async def forget_ahead(session: AsyncSession, moment: datetime) -> list[str]:
+    """Undo what was recorded as done for weeks that had not come, by a clock that was ahead; what that was.
+
+    Only what was recorded before `moment`: a record from after it says that the clock is behind now.
+    """
+    values = {"week": iso_week(moment + CLOCK_BOUND), "until": moment + CLOCK_BOUND}
+    names = [f"{name} {week}" for query in _FORGET_AHEAD for name, week in await session.execute(query, values)]
+    return sorted(names)
+
+
+async def _load_harvests(session: AsyncSession, week: str) -> dict[str, HarvestHistory]:
     harvest = HarvestRunRow
     first = select(harvest.source, func.min(harvest.started_at)).group_by(harvest.source)
-    newest = select(harvest).ext(distinct_on(harvest.source)).order_by(harvest.source, harvest.iso_week.desc())
+    newest = select(harvest).ext(distinct_on(harvest.source)).where(harvest.iso_week <= week)
+    newest = newest.order_by(harvest.source, harvest.iso_week.desc())
     ended = await session.scalars(newest.where(harvest.outcome == RunOutcome.DONE))
     done = {row.source: (row.iso_week, row.finished_at) for row in ended}
     latest = {row.source: _read_harvest(row) for row in await session.scalars(newest)}
     return {
         source: HarvestHistory(started, latest[source], *done.get(source, (None, None)))
         for source, started in await session.execute(first)
+        if source in latest
     }
 
 
 def _read_harvest(row: HarvestRunRow) -> Run:
     counts = row.counts if row.problem is None else {**row.counts, "problem": row.problem}
-    return read(Run, row, week=row.iso_week, counts=counts)
+    return read(Run, row, week=row.iso_week, counts=counts, log=())
+
+
+async def clear_runs(session: AsyncSession, command: str, week: str, *, by_hand: str, since: datetime) -> int:
+    """Make the runs of a step for an ISO week count as not done; how many they are.
+
+    `by_hand` is the command that does the same, whose runs from `since` on count as well.
+    """
+    run = PipelineRunRow
+    own = (run.command == command) & (run.iso_week == week)
+    others = (run.command == by_hand) & run.iso_week.is_(None) & (run.started_at >= since)
+    cleared = update(run).where(own | others, run.outcome != RunOutcome.PARTIAL)
+    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    note = run.counts.concat({"again": "cleared"})
+    found = await session.scalars(cleared.values(values | {"counts": note}).returning(run.id))
+    return len(found.all())
+
+
+async def clear_harvest(session: AsyncSession, source: str, week: str) -> int:
+    """Make a source's harvest of an ISO week count as not read to its end; 1 where there is one."""
+    run = HarvestRunRow
+    cleared = update(run).where(run.source == source, run.iso_week == week, run.outcome != RunOutcome.PARTIAL)
+    values = {"outcome": RunOutcome.PARTIAL, "finished_at": func.coalesce(run.finished_at, func.now())}
+    found = await session.scalars(cleared.values(values).returning(run.id))
+    return len(found.all())
 
 
 async def is_scheduler_active(session: AsyncSession) -> bool:

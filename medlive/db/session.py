@@ -5,6 +5,7 @@ import logging
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from datetime import datetime
 from functools import cache
 from typing import Any, Final
 
@@ -261,6 +262,12 @@ async def advisory_lock(database: Database, name: str) -> AsyncIterator[bool]:
 async def ping(session: Session) -> None:
     """Ask the server for anything at all. Raises DatabaseUnavailable."""
     await session.execute(text("SELECT 1"))
+
+
+async def read_clock(session: Session) -> datetime:
+    """What the database's clock says now; for a session of `Database.read`, in which no transaction holds it."""
+    moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
+    return moment
 
 
 async def ask_lock(connection: Connection, question: str, key: int | str) -> bool:

@@ -32,6 +32,12 @@ def parse_week(week: str) -> str:
     return iso_week(week_bounds(week)[0])
 
 
+def weeks_before(week: str, count: int) -> list[str]:
+    """So many ISO weeks, of which `week` is the last."""
+    start = week_bounds(week)[0]
+    return [iso_week(start - timedelta(weeks=back)) for back in reversed(range(count))]
+
+
 def without_identifiers(rows: Iterable[R]) -> list[R]:
     """Rows as they are shown: what came from a thread without the names of people and places."""
     return [

@@ -35,6 +35,7 @@ from medlive.db.jobs import (
     hurry,
     queued_locks,
 )  # fmt: skip
+from medlive.db.release.weeks import note_queued
 from medlive.db.session import Claims, Connection, Database, Session, lock_connection
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.logs import bound
@@ -162,11 +163,15 @@ def open_app(database: Database) -> procrastinate.App:
     return app
 
 
-async def defer_revisions(app: procrastinate.App, session: Session, revisions: Sequence[int]) -> int:
+async def defer_revisions(
+    app: procrastinate.App, session: Session, revisions: Sequence[int], *, week: str | None = None
+) -> int:
     """Defer a job for each revision in the session's transaction; how many were not queued already.
 
-    A running job counts as queued: a second one would pay for the same replies again.
+    A running job counts as queued: a second one would pay for the same replies again. The freeze of the ISO week
+    `week` waits for them; None: the next freeze.
     """
+    await note_queued(session, revisions, week)
     locks = {f"curate:{n}": n for n in revisions}
     queued = await queued_locks(session, list(locks)) if locks else set()
     jobs = [
@@ -177,9 +182,14 @@ async def defer_revisions(app: procrastinate.App, session: Session, revisions: S
     return await _defer(app, session, jobs) if jobs else 0
 
 
+def step_lock(name: str, week: str) -> str:
+    """The queueing lock of a weekly step's job."""
+    return f"step:{name}:{week}"
+
+
 async def defer_step(app: procrastinate.App, session: Session, queue: Queue, name: str, week: str) -> str:
     """Defer a weekly step once, in the session's transaction; the lock that it is known by while it lasts."""
-    lock = f"step:{name}:{week}"
+    lock = step_lock(name, week)
     if not await queued_locks(session, [lock]):
         task = app.configure_task(
             STEP, queue=queue, lock=f"step:{name}", queueing_lock=lock, priority=STEP_PRIORITY

@@ -17,7 +17,7 @@ from medlive.trust import tls_context
 
 _TIMEOUT_S = 15.0
 
-Event = Literal["step_failed", "circuit_open", "released", "test"]
+Event = Literal["step_failed", "circuit_open", "released", "clock", "test"]
 
 
 async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:

@@ -14,13 +14,15 @@ from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active, load_history
-from medlive.db.session import Database
+from medlive.db.session import Database, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
+from medlive.service.schedule.clocks import clock_problem
 from medlive.service.schedule.steps import StepState, StepStatus, read_states, summarize_counts
+from medlive.service.week import week_problems
 from medlive.service.week_budget import find_spent, read_week
 
 
@@ -49,10 +51,14 @@ async def read_health(database: Database, settings: Settings, moment: datetime) 
         circuits = await open_circuits(session, configured_circuits(settings))
         week = await read_week(session, settings.budget)
         active = await is_scheduler_active(session)
+        of_weeks = await week_problems(session, moment)
+    async with database.read() as session:
+        clock = clock_problem(now(), await read_clock(session))
     steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
     spent = find_spent(week)
     problems = [str(opening) for opening in circuits]
     problems += [spent] if spent else []
+    problems += of_weeks + ([clock] if clock else [])
     problems += [
         f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
         for s in sources

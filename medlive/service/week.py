@@ -1,27 +1,32 @@
 """A week as a whole: what came, what fell, what it cost, what was held, what was shipped."""
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import asdict
+from datetime import datetime
 from typing import Any
 
+from medlive.clock import now
 from medlive.config import Settings
 from medlive.db.audit.gauges import count_stages
 from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import STAGES
-from medlive.db.release.snapshots import find_snapshot, load_fixed, load_kept_out
-from medlive.db.runs import runs_of_week
+from medlive.db.release.snapshots import find_snapshot, latest_frozen, load_fixed, load_kept_out
+from medlive.db.release.weeks import week_standing
+from medlive.db.runs import Run, load_history, runs_of_week
 from medlive.db.session import Session
 from medlive.service.database import open_database
-from medlive.service.schedule.steps import summarize_counts
+from medlive.service.schedule.steps import FREEZE, QUEUE, command_of, summarize_counts
 
 
 async def read_week(settings: Settings, week: str) -> dict[str, Any]:
     """Everything that `medlive week show` prints, as JSON values. Raises DatabaseUnavailable and UsageError.
 
-    "harvests" and "steps" have a row for the latest run of each; "threads" counts those that changed in the week
-    by where they stand now, from the filters on; "cost" has what the replies stored in the week cost; "snapshot"
-    is None before the week is frozen.
+    "harvests" and "steps" have a row for the latest run of each; the cost of the queueing is that of all replies
+    from its begin to the freeze's. "standing" says how many of the threads queued for the week are settled;
+    "threads" counts those that changed in the week by where they stand now, from the filters on; "cost" has what
+    the replies stored in the week cost; "snapshot" is None before the week is frozen.
     """
     since, until = week_bounds(week)
     async with open_database(settings) as database, database.begin() as session:
@@ -29,14 +34,42 @@ async def read_week(settings: Settings, week: str) -> dict[str, Any]:
         counts = sorted(await count_stages(session, week), key=lambda row: STAGES.index(row[0]))
         spent = await spending(session, since, until)
         snapshot = await _read_snapshot(session, week)
+        standing = await week_standing(session, week, failure_share=settings.schedule.failure_share)
+        costs = await _costs_of_steps(session, steps)
     return {
         "week": week,
-        "harvests": [_run_as_json(name, run) for name, run in harvests.items()],
-        "steps": [_run_as_json(name, run) for name, run in steps.items()],
+        "harvests": [run_as_json(name, run) for name, run in harvests.items()],
+        "steps": [run_as_json(name, run) | {"cost_usd": costs.get(name)} for name, run in steps.items()],
+        "standing": asdict(standing) | {"whole": standing.whole, "in_short": standing.in_short},
         "threads": [dict(zip(("stage", "outcome", "reason", "count"), row, strict=True)) for row in counts],
         "cost": [asdict(one) | {"cost_usd": one.cost_usd} for one in spent if one.by in ("task", "engine", "all")],
         "snapshot": snapshot,
     }
+
+
+async def _costs_of_steps(session: Session, runs: Mapping[str, Run]) -> dict[str, float | None]:
+    """Step's command → US dollars; None where a reply has no price. Only threads are asked about."""
+    queue, freeze = runs.get(command_of(QUEUE)), runs.get(command_of(FREEZE))
+    if queue is None:
+        return {}
+    until = now() if freeze is None else max(freeze.started_at, queue.finished_at or queue.started_at)
+    spent = await spending(session, queue.started_at, until)
+    return {command_of(QUEUE): next((row.cost_usd for row in spent if row.by == "all"), 0.0)}
+
+
+async def week_problems(session: Session, moment: datetime) -> list[str]:
+    """A line for the newest frozen week if it is partial, and for what was recorded ahead of `moment`."""
+    problems = []
+    newest = await latest_frozen(session)
+    fixed = None if newest is None else await load_fixed(session, newest.version)
+    if newest is not None and fixed is not None and fixed.partial is not None:
+        problems.append(f"{newest.version} is partial: {fixed.partial.in_short}")
+    ahead = (await load_history(session, moment)).ahead
+    if ahead:
+        problems.append(
+            f"recorded for weeks that have not come: {', '.join(ahead)}; `medlive week clear` undoes it"
+        )
+    return problems
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
@@ -52,8 +85,11 @@ async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:
     }  # fmt: skip
 
 
-def _run_as_json(name: str, run: Any) -> dict[str, Any]:
+def run_as_json(name: str, run: Run) -> dict[str, Any]:
+    """A run of a step as `medlive week` shows it."""
+    seconds = None if run.finished_at is None else (run.finished_at - run.started_at).total_seconds()
     return {
         "name": name, "outcome": run.outcome.value, "started_at": run.started_at,
-        "finished_at": run.finished_at, "counts": dict(run.counts), "in_short": summarize_counts(run.counts),
+        "finished_at": run.finished_at, "seconds": seconds, "counts": dict(run.counts),
+        "in_short": summarize_counts(run.counts), "log": list(run.log),
     }  # fmt: skip

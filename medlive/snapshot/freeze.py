@@ -173,6 +173,7 @@ def _build(
         signing=meta.signing,
         publishable=not meta.why_not,
         why_not=meta.why_not,
+        partial=meta.partial,
         counts=counts,
         provenance=meta.provenance,
         writers={"parquet": writer_name()},

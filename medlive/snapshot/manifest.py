@@ -126,6 +126,19 @@ class AuditLogHead(_Frozen):
     head: Digest | None  # Of the last entry; None: there was none
 
 
+class Partial(_Frozen):
+    """How far a week was that was frozen before all threads queued for it were decided."""
+
+    decided: Count
+    queued: Count
+    because: Annotated[str, StringConstraints(min_length=1, max_length=1000)]
+
+    @property
+    def in_short(self) -> str:
+        """Such as "16 of 45, because 29 wait (not begun 29)"."""
+        return f"{self.decided} of {self.queued}, because {self.because}"
+
+
 class Manifest(_Frozen):
     """`manifest.json`."""
 
@@ -139,6 +152,8 @@ class Manifest(_Frozen):
     signing: Signing | None  # None: the release was made without a key, and nothing proves where it came from
     publishable: bool
     why_not: tuple[str, ...]  # Why it may not be published; empty exactly when it may
+    partial: Partial | None = Field(default=None, exclude_if=lambda value: value is None)
+    """None, and not written: all threads queued for the week were decided, or it is older than this field."""
     counts: Counts
     provenance: Provenance
     writers: dict[str, str]
@@ -172,6 +187,7 @@ class SnapshotMeta:
     signing: Signing | None = None
     why_not: tuple[str, ...] = ()  # Why it may not be published (see `gates.release_hits`); empty when it may
     audit_log: AuditLogHead | None = None  # None: frozen before it was noted, or not from a database
+    partial: Partial | None = None  # How far the week was; None: whole
 
     @property
     def parent(self) -> str | None:

@@ -124,6 +124,11 @@ async def test_a_week_is_backed_up_where_a_folder_is_named_and_the_oldest_goes(
     async with open_database(settings) as database:
         unset = await read_states(database, load_settings(instance.environment()).settings, moment)
         assert "backup" not in {state.name for state in unset}
+        # A week whose freeze has failed is backed up without it.
+        instance.change(
+            "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at) "
+            "VALUES ('scheduler freeze', '2026.W47', 'x', '{}', 'failed', '2026-11-22 18:01Z')"
+        )
         [due] = [s for s in await read_states(database, settings, moment) if s.name == "backup"]
         assert (due.week, due.status, due.queue) == ("2026.W47", StepStatus.DUE, Queue.BACKUP)
         folder.mkdir()

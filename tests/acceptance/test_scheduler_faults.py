@@ -53,7 +53,7 @@ async def scheduled(instance: Instance, clock: Callable[[], datetime]) -> Any:
         await running
 
 
-async def test_a_week_is_frozen_on_time_beside_an_endpoint_that_hangs(
+async def test_a_freeze_waits_for_an_endpoint_that_hangs_and_at_its_limit_says_what_is_missing(
     new_instance: NewInstance, samples: list[SampleThread], tmp_path: Path
 ) -> None:
     start = datetime.now(UTC).replace(second=0, microsecond=0) + timedelta(hours=1)
@@ -69,12 +69,19 @@ async def test_a_week_is_frozen_on_time_beside_an_endpoint_that_hangs(
     await asyncio.to_thread(instance.here, "import", write_lines(tmp_path / "hang.jsonl", kept[3:27]))
     async with bad_endpoint([hangs]) as endpoint:
         write_models(tmp_path / "config", endpoint.url, timeout_s=3600)
-        async with scheduled(instance, lambda: moment[0]):
+        async with scheduled(instance, lambda: moment[0]) as said:
             await until(lambda: endpoint.under_way >= 10)
             moment[0] = freeze_at
+            await until(lambda: any("scheduler freeze: waits for" in line for line in said))
+            assert instance.rows(RUNS, ["scheduler freeze"]) == []
+            moment[0] = freeze_at + timedelta(hours=24)
             await until(lambda: instance.rows(RUNS, ["scheduler freeze"]) == [("done",)])
             assert endpoint.under_way >= 10
-    assert instance.rows("SELECT version FROM snapshots") == [(iso_week(freeze_at),)]
+    because = "24 wait (not begun 24); the time limit of 24 hours had passed"
+    partial = {"decided": 3, "queued": 27, "because": because}
+    assert instance.rows("SELECT version, manifest -> 'partial' FROM snapshots") == [
+        (iso_week(freeze_at), partial)
+    ]
     assert instance.rows(RUNS, ["scheduler queue"]) == [("running",)]
 
 
@@ -87,17 +94,20 @@ async def test_a_catch_up_after_downtime_freezes_after_what_has_just_begun(new_i
         f"VALUES ('scheduler retention', '{iso_week(start)}', 'x', '{{}}', 'done', now())"
     )
     database = Database.connect(str(instance.url))
-    late, waiting = start + timedelta(days=8, hours=9), dict[str, datetime]()
+    late = start + timedelta(days=8, hours=9)
 
-    async def freeze_at(moment: datetime) -> tuple[str, str]:
-        (state,) = [
-            s for s in await read_states(database, settings, moment, waiting=waiting) if s.name == "freeze"
-        ]
+    async def freeze_at(moment: datetime, *, keep: bool = True) -> tuple[str, str]:
+        (state,) = [s for s in await read_states(database, settings, moment, keep=keep) if s.name == "freeze"]
         return state.status.value, state.why or ""
 
-    assert await freeze_at(late) == ("blocked", "waits for queue, until Tue 15:00 UTC at the latest")
-    assert (await freeze_at(late + timedelta(hours=5)))[0] == "blocked"
-    assert await freeze_at(late + timedelta(hours=6)) == ("due", "")
+    waits = ("blocked", "waits for queue, until Wed 09:00 UTC at the latest")
+    assert await freeze_at(late) == waits
+    # Whoever only looks stores nothing; who looks later, after a restart too, sees since when it waits.
+    assert (await freeze_at(late + timedelta(hours=23), keep=False)) == waits
+    assert await freeze_at(late + timedelta(hours=24), keep=False) == ("due", "")
+    # Noted by a clock that was ahead: from now on.
+    assert (await freeze_at(late - timedelta(hours=1)))[1] == "waits for queue, until Wed 08:00 UTC at the latest"
+    assert await freeze_at(late + timedelta(hours=23)) == ("due", "")
     await database.aclose()
 
 

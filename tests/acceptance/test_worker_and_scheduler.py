@@ -161,24 +161,19 @@ async def test_each_step_is_taken_once_and_what_was_missed_is_caught_up(new_inst
 
 
 def test_a_step_that_fails_is_told_and_waits_before_it_is_tried_again(new_instance: NewInstance) -> None:
-    instance = new_instance()
+    # Due from the week's first moment, so that it is due whenever the tests are run.
+    instance = new_instance(MEDLIVE_SCHEDULE__QUEUE__WEEKDAY="mon", MEDLIVE_SCHEDULE__QUEUE__HOUR="0")
     asyncio.run(_fails_and_waits(instance))
     assert "queue failed for" in instance.here("status", "--check", status=None).out
-    done = instance.here("scheduler", "--once", status=None)
-    assert done.status in (0, 1)
-    assert "contact address" in done.err
+    assert "no evidence index" in instance.here("scheduler", "--once", status=1).err
 
 
 async def _fails_and_waits(instance: Instance) -> None:
     (instance.home / "evidence").rename(instance.home / "elsewhere")
     settings, moment = _settings(instance), datetime.now(UTC)
-    if moment.weekday() == 0:
-        moment += timedelta(days=1)
-    if moment.weekday() == 6:
-        moment -= timedelta(days=1)
-    failed = [(iso_week(moment), "queue", StepOutcome.FAILED.value)]
-    assert (await _take(settings, moment))[4:] == failed
-    assert (await _take(settings, moment))[4:] == failed  # asked for by hand: at once
+    failed = (iso_week(moment), "queue", StepOutcome.FAILED.value)
+    assert failed in await _take(settings, moment)
+    assert failed in await _take(settings, moment)  # asked for by hand: at once
     stop, said = asyncio.Event(), list[str]()
     asked: list[None] = []
 
@@ -187,9 +182,9 @@ async def _fails_and_waits(instance: Instance) -> None:
         return moment
 
     running = asyncio.create_task(run_scheduler(settings, stop, said.append, clock=clock, wake_s=0.05))
-    await until(lambda: len(said) == 4 and len(asked) > 20)  # every source was looked at and skipped
+    await until(lambda: len(asked) > 20)
     stop.set()
-    assert [t.command for t in await running if t.state is not StepOutcome.SKIPPED] == []
+    assert "scheduler queue" not in {t.command for t in await running}
 
 
 async def test_one_scheduler_works_and_others_say_that_they_wait(new_instance: NewInstance) -> None:

@@ -16,14 +16,18 @@ from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.audit_log import record
 from medlive.db.session import Database
 from medlive.db.tables.people import Act
-from medlive.errors import ServiceUnavailable
+from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.redaction import hide_secrets
 from medlive.service.notify import notify
-from medlive.service.release.freeze import freeze
+from medlive.service.paths import snapshots_path
+from medlive.service.release.freeze import PartialWord, freeze
+from medlive.service.release.weekly import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.week import read_week
+from medlive.web.site import Site
 from tests.support.receivers import serve_mail, serve_webhook
 from tests.support.release import fill
+from tests.support.web import served
 
 SUNDAY = datetime(2026, 11, 22, 18, 30, tzinfo=UTC)
 WEEK = iso_week(SUNDAY)
@@ -93,6 +97,27 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
     assert "shipped: 3 cases, 9 criteria, unsigned, publishable; held out: 0; kept out: nothing" in page
     shipped = {k: week["snapshot"][k] for k in ("cases", "criteria", "held_out", "publishable", "signed")}
     assert shipped == {"cases": 3, "criteria": 9, "held_out": 0, "publishable": True, "signed": False}
+
+
+async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
+    database: Database, settings: Settings, admin: psycopg.Connection[Any]
+) -> None:
+    fill(admin, 4)
+    admin.execute("SELECT medlive_refresh_standings(ARRAY[1, 2, 3, 4])")
+    admin.execute("INSERT INTO week_threads (revision_id) SELECT generate_series(1, 4)")
+    # As if the fourth were never decided.
+    admin.execute("UPDATE thread_standings SET outcome = 'pending', stage = 'screener' WHERE thread_id = 4")
+    with pytest.raises(CheckFailed, match=f"{WEEK} is not whole: 3 of 4, because 1 wait"):
+        await freeze(database, settings, WEEK)
+    await freeze(database, settings, WEEK, partial=PartialWord("frozen so by a person"))
+    said = "3 of 4, because 1 wait (not begun 1); frozen so by a person"
+    with serve_webhook() as (url, posts):
+        settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
+        await announce_week(database, settings, WEEK)
+        assert posts[-1]["text"].endswith(f"\npartial: {said}")
+    async with served(Site(database, settings, snapshots_path(settings))) as browser:
+        page = (await browser.get(f"/medlive-{WEEK}/")).text
+    assert f"This week is partial: {said}. The rest enters a later one." in page
 
 
 async def test_a_week_that_its_gates_refuse_is_withheld(

@@ -9,11 +9,13 @@ import pytest
 from selectolax.lexbor import LexborHTMLParser as Html
 from sqlalchemy import text
 
-from medlive.config import Settings
+from medlive.clock import iso_week, now
+from medlive.config import ScheduleSection, Settings
 from medlive.db.audit_log import list_entries, verify_log
 from medlive.db.curation.cases import latest_case
 from medlive.db.curation.reviews import list_disputes
 from medlive.db.session import Database
+from medlive.service.schedule.steps import latest_slot
 from medlive.web.site import Site
 from tests.support.reviewing import status_of
 from tests.support.web import Browser, add_account, hidden_fields, served, session_of
@@ -81,6 +83,27 @@ async def test_acts_on_a_case_change_it_undo_each_other_and_are_logged(
     assert {entry[0] for entry in await logged(database)} == {"ada"}
     assert "So be it." in (await admin.get(f"/acts/{subject}")).text
     assert "New index." in (await admin.get("/acts/log")).text
+
+
+async def test_a_step_is_cleared_from_the_overview(database: Database, admin: Browser) -> None:
+    missing = await act(admin, "step/queue", "clear_step")
+    assert (missing.status_code, "nothing is recorded of queue" in missing.text) == (422, True)
+    async with database.begin() as session:
+        week = iso_week(latest_slot(now(), ScheduleSection().queue))
+        await session.execute(
+            text(
+                "INSERT INTO pipeline_runs (command, iso_week, code_version, settings, outcome, finished_at)"
+                " VALUES ('scheduler queue', :week, 'x', '{}', 'done', now())"
+            ),
+            {"week": week},
+        )
+    assert "/acts/step/queue" in (await admin.get("/audit")).text
+    done = await act(admin, "step/queue", "clear_step", "Another list.", back="/audit")
+    assert (done.status_code, done.headers["Location"]) == (303, "/audit")
+    async with database.begin() as session:
+        outcome = await session.scalar(text("SELECT outcome FROM pipeline_runs"))
+    assert outcome == "partial"
+    assert await logged(database) == [("ada", "clear_step", "step:queue", "Another list.")]
 
 
 async def test_disputes_redactions_and_withdrawals(database: Database, admin: Browser, held: str) -> None:

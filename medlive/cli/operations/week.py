@@ -1,39 +1,91 @@
-"""`medlive week`: one week on one page."""
+"""`medlive week`: one week on one page, and its steps run again."""
 
 from typing import Annotated, Any
 
 import typer
-from typer import Argument
+from typer import Argument, Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import echo, print_result, print_table, wait_for
+from medlive.cli.output import echo, print_result, print_table, say, wait_for, with_database
 from medlive.config import load_settings
+from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
 
 
 @app.callback()
 def _group() -> None:
-    """One week on one page."""
+    """One week on one page, and its steps run again."""
 
 
 @app.command()
 def show(
     week: Annotated[str, Argument(help="An ISO week such as 2026.W47, this or last.")] = "this",
+    last: Annotated[int, Option(min=1, max=52, help="So many weeks up to it, their steps side by side.")] = 1,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what came in a week, what fell, what it cost, what was held and what was shipped."""
-    from medlive.service.audit import parse_week
+    """Show a week's steps, what came, what fell, what it cost, what it waits for and what was shipped."""
+    from medlive.service.audit import parse_week, weeks_before
     from medlive.service.week import read_week
 
-    value = wait_for(read_week(load_settings().settings, parse_week(week)))
-    print_result(value, as_json, lambda: _print(value))
+    settings = load_settings().settings
+    weeks = [wait_for(read_week(settings, name)) for name in weeks_before(parse_week(week), last)]
+    if last == 1:
+        print_result(weeks[0], as_json, lambda: _print(weeks[0]))
+    else:
+        print_result(weeks, as_json, lambda: _print_beside(weeks))
+
+
+StepArgument = Annotated[str, Argument(help="A step, as `medlive scheduler --dry-run` names it.")]
+WeekOption = Annotated[str | None, Option("--week", help="The ISO week [the one the step is at].")]
+ByOption = Annotated[str | None, Option(metavar="NAME", help="Who does it, for the audit log.")]
+
+
+@app.command()
+def run(step: StepArgument, week: WeekOption = None, by: ByOption = None, as_json: JsonOption = False) -> None:
+    """Run a step now, whether or not it is done; a scheduler may be at work. Exit status 1 when it fails."""
+    from medlive.service.audit import parse_week
+    from medlive.service.schedule.rerun import run_again
+    from medlive.service.week import run_as_json
+
+    of_week = week and parse_week(week)
+    done = with_database(lambda database, settings: run_again(database, settings, step, of_week, by=by))
+    if done is None:
+        raise CheckFailed(f"the job of {step} ended without a result", hint="medlive jobs list shows the jobs")
+    value = run_as_json(step, done)
+    failure = CheckFailed(f"{step} failed: {value['in_short']}") if value["outcome"] == "failed" else None
+    text = f"{done.week} {step}: {value['outcome']}: {value['in_short']}"
+    print_result(value, as_json, lambda: say(text), failure=failure)
+
+
+@app.command()
+def clear(
+    step: StepArgument,
+    week: WeekOption = None,
+    reason: Annotated[str | None, Option(help="Why, for the audit log.")] = None,
+    by: ByOption = None,
+) -> None:
+    """Make a step count as not done: the scheduler runs it again at its next look, within seconds."""
+    from medlive.service.audit import parse_week
+    from medlive.service.schedule.rerun import clear_step
+
+    of_week = week and parse_week(week)
+    cleared = with_database(
+        lambda database, settings: clear_step(database, settings, step, of_week, reason=reason, by=by)
+    )
+    say(f"{step} of {cleared} counts as not done")
 
 
 def _print(value: dict[str, Any]) -> None:
-    names = ["source", "outcome", "began (UTC)", "ended (UTC)", "counts"]
+    names = ["source", "outcome", "began (UTC)", "took", "counts"]
     print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
-    print_table(["step", *names[1:]], map(_run, value["steps"]), title="Steps")
+    rows = [[*_run(step), _cost(step)] for step in value["steps"]]
+    print_table(["step", *names[1:], "USD"], rows, title="Steps")
+    for step in value["steps"]:
+        if step["outcome"] == "failed" and step["log"]:
+            print(f"last lines of {step['name']}:")
+            print("\n".join(f"  {line}" for line in step["log"][-5:]))
+    print(f"decided: {value['standing']['in_short']}")
     rows = [list(row.values()) for row in value["threads"]]
     print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
     cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"] if c["by"] != "task"]
@@ -41,9 +93,41 @@ def _print(value: dict[str, Any]) -> None:
     echo(_shipped(value["snapshot"]))
 
 
+def _print_beside(weeks: list[dict[str, Any]]) -> None:
+    """The steps of several weeks: how each ended, when it began, how long it took."""
+    steps: dict[str, dict[str, str]] = {}
+    for week in weeks:
+        for step in week["steps"]:
+            began, took = f"{step['started_at']:%a %H:%M}", _duration(step["seconds"])
+            cost = f", {_cost(step)} USD" if _cost(step) else ""
+            cell = f"{step['outcome']} {began}, {took}{cost}"
+            steps.setdefault(step["name"].removeprefix("scheduler "), {})[week["week"]] = cell
+    names = [week["week"] for week in weeks]
+    rows = [[step, *(cells.get(name) for name in names)] for step, cells in steps.items()]
+    rows.append(["decided", *(week["standing"]["in_short"] for week in weeks)])
+    print_table(["step", *names], rows, title="Steps")
+
+
 def _run(run: dict[str, Any]) -> list[Any]:
-    moments = [run[name] and f"{run[name]:%a %H:%M}" for name in ("started_at", "finished_at")]
-    return [run["name"], run["outcome"], *moments, run["in_short"]]
+    return [
+        run["name"],
+        run["outcome"],
+        f"{run['started_at']:%a %H:%M}",
+        _duration(run["seconds"]),
+        run["in_short"],
+    ]
+
+
+def _duration(seconds: float | None) -> str:
+    """Such as 2 h 5 min; "not ended" where it is not known."""
+    if seconds is None:
+        return "not ended"
+    hours, minutes = divmod(round(seconds / 60), 60)
+    return f"{hours} h {minutes} min" if hours else f"{minutes} min" if minutes else f"{seconds:.0f} s"
+
+
+def _cost(step: dict[str, Any]) -> str | None:
+    return _money(step["cost_usd"]) if step["name"].endswith(" queue") else None
 
 
 def _shipped(snapshot: dict[str, Any] | None) -> str:

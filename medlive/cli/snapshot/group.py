@@ -81,6 +81,8 @@ def _print(manifest: "Manifest") -> None:
     print_table(["what", "value", "count"], rows, title=title + ", NOT PUBLISHABLE" * (not manifest.publishable))
     echo()
     print_table(["what", "of", "value"], _made_with(manifest), title="How it was made")
+    if manifest.partial is not None:
+        say(f"partial: {manifest.partial.in_short}")
     for reason in manifest.why_not:
         say(f"not publishable: {reason}")
 

@@ -27,28 +27,45 @@ def freeze(
     week: Annotated[str | None, Option(metavar="YYYY.WNN", help="The ISO week; default: the present one.")] = None,
     hold_out: Annotated[float | None, Option(metavar="SHARE", help="Hold out this share of new cases.")] = None,
     anew: Annotated[bool, Option("--anew", help="Drop an unfinished freeze of the week.")] = False,
+    partial: Annotated[
+        bool, Option("--partial", help="Freeze the week though threads queued for it wait; the snapshot says so.")
+    ] = False,
+    by: Annotated[str | None, Option(metavar="NAME", help="Who says --partial; not published.")] = None,
     key_file: Annotated[Path | None, Option("--key", metavar="FILE", help="Key [MEDLIVE_SIGNING_KEY…].")] = None,
     as_json: JsonOption = False,
 ) -> None:
     """Freeze the cases that are ready into the week's snapshot and write its folder.
 
     An interrupted freeze resumes where it stopped. A frozen week stays as it is; its folder is built again
-    where it is missing or incomplete.
+    where it is missing or incomplete. Exit status 1 while threads that were queued for the week are not decided.
     """
     from medlive.integrity.signing import load_signing_key
+    from medlive.service.release.freeze import PartialWord
     from medlive.service.release.freeze import freeze as freeze_week
 
+    if by is not None and not partial:
+        raise UsageError("--by says who freezes a partial week, and needs --partial")
+    word = PartialWord("frozen so by a person", by_person=True, by=by) if partial else None
     key = load_signing_key(os.environ, key_file)
     with progress("cases read by the gates") as tick:
         done = with_database(
             lambda database, settings: freeze_week(
-                database, settings, week, key=key, hold_out=hold_out, anew=anew, notify=say, tick=tick
+                database,
+                settings,
+                week,
+                key=key,
+                hold_out=hold_out,
+                anew=anew,
+                partial=word,
+                notify=say,
+                tick=tick,
             )
         )
     # Cases by gate, one that several gates kept out under each.
     gates = dict(sorted(Counter(gate for gate, _ in {(h.gate.value, h.case_id) for h in done.kept_out}).items()))
     names = "version path cases criteria held revealed dropped key_id publishable why_not already_frozen=already"
     value = attributes(done, f"{names} built_again") | {
+        "partial": done.partial and done.partial.model_dump(),
         "kept_out_by_gate": gates,
         "kept_out": [attributes(hit, "case_id gate detail") for hit in done.kept_out],
     }
@@ -62,6 +79,8 @@ def _print(done: "FreezeResult", gates: dict[str, int]) -> None:
         say("its folder was incomplete and was rebuilt, byte for byte as it was frozen")
     if done.held or done.revealed or done.dropped:
         say(f"held out: {done.held} cases; {done.revealed} are shown now, {done.dropped} were dropped unshown")
+    if done.partial is not None:
+        say(f"partial: {done.partial.in_short}")
     say(f"signed with key {done.key_id}" if done.key_id else "not signed: no key is set")
     for reason in done.why_not:
         say(f"not publishable: {reason}")

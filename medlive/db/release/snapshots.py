@@ -21,9 +21,10 @@ from medlive.db.tables.release import (
     SnapshotRow,
     SnapshotState,
 )
+from medlive.db.tables.weeks import WeekThreadRow
 from medlive.errors import CheckFailed, UsageError
 from medlive.snapshot.gates import Gate, GateHit
-from medlive.snapshot.manifest import Ancestor, AuditLogHead, EngineUse, EvidenceUse, Provenance, Signing
+from medlive.snapshot.manifest import Ancestor, AuditLogHead, EngineUse, EvidenceUse, Partial, Provenance, Signing
 
 
 class MembersGone(CheckFailed):
@@ -75,6 +76,9 @@ class FixedMeta(BaseModel):
     hold_out: float  # The share that was asked for
     gates_digest: str
     audit_log: AuditLogHead | None = None  # None: fixed before it was noted
+    partial: Partial | None = None  # None: the week was whole
+    standing: tuple[int, int, int, int, int] | None = None
+    """Of the week's threads: queued, decided, held, failed and waiting; None: frozen before they were counted."""
 
 
 async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
@@ -87,8 +91,10 @@ async def begin_snapshot(session: AsyncSession, version: str) -> SnapshotInfo:
     if latest is not None and latest.version >= version:
         ended = "is frozen" if latest.version == version else "can no longer be made"
         raise UsageError(f"snapshot {latest.version} is frozen, so {version} {ended}")
+    building = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.BUILDING)
+    counted = update(WeekThreadRow).where(WeekThreadRow.frozen_in.in_(building))
+    await session.execute(counted.values(frozen_in=None))
     for row in (SnapshotMemberRow, SnapshotChangeRow, SnapshotKeptOutRow, SnapshotRow):
-        building = select(SnapshotRow.version).where(SnapshotRow.state == SnapshotState.BUILDING)
         await session.execute(delete(row).where(row.version.in_(building)))
     parent = latest.version if latest else None
     made = await add_row(session, SnapshotRow(version=version, state=SnapshotState.BUILDING, parent=parent))

@@ -45,6 +45,9 @@ class Act(StrEnum):
     SET_PASSWORD = "set_password"
     START_STUDY = "start_study"
     CLOSE_STUDY = "close_study"
+    FREEZE_PARTIAL = "freeze_partial"
+    RUN_STEP = "run_step"
+    CLEAR_STEP = "clear_step"
 
 
 class AuditLogRow(Base):
@@ -69,7 +72,9 @@ class AuditLogRow(Base):
     at: Mapped[datetime] = column("When")
     by: Mapped[str | None] = column("Who; NULL: the command line, without --by")
     action: Mapped[Act] = column("What was done", EnumText(Act))
-    subject: Mapped[str] = column("To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME")
+    subject: Mapped[str] = column(
+        "To what: case:ID, thread:SOURCE/ID, source:NAME, account:NAME, study:NAME, step:NAME"
+    )
     reason: Mapped[str | None] = column("Why; NULL where nobody is asked, or a takedown erased it")
     reason_digest: Mapped[str | None] = column("Of the reason, which stays; NULL where nobody is asked")
     details: Mapped[dict[str, Any]] = column("What belongs to the act, e.g. a revision")

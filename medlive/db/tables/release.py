@@ -292,6 +292,7 @@ class PipelineRunRow(Base):
     finished_at: Mapped[datetime | None] = column("When it ended; NULL while it runs")
     outcome: Mapped[RunOutcome] = column("running, done or failed", EnumText(RunOutcome))
     counts: Mapped[dict[str, Any]] = column("What happened", server_default="{}")
+    log: Mapped[list[Any]] = column("The last lines that it logged, without secrets", server_default="[]")
 
 
 class CircuitRow(Base):

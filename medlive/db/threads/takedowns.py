@@ -84,6 +84,7 @@ _ERASURES: Final = {
     f" WHERE revision_id IN ({_REVISIONS})",
     "filter_results": _OF_REVISION,
     "identifiers": _OF_REVISION,
+    "week_threads": _OF_REVISION,
     "thread_revisions": "DELETE FROM thread_revisions WHERE thread_id = :pk"
     " AND NOT EXISTS (SELECT FROM curations WHERE revision_id = thread_revisions.id)",
     "thread_revisions_emptied": "UPDATE thread_revisions SET title = '', tags = '{{}}', messages = '[]',"

@@ -128,20 +128,26 @@ async def run_curation(
 
 
 async def queue_again(
-    app: procrastinate.App, pipeline: Pipeline, chain_digest: str, *, max_attempts: int | None, anew: bool = False
+    app: procrastinate.App,
+    pipeline: Pipeline,
+    chain_digest: str,
+    *,
+    max_attempts: int | None,
+    anew: bool = False,
+    week: str | None = None,
 ) -> int:
     """Queue revisions that failed, were overruled, have a stage to run again, or passed the filters and were never
     curated; how many.
 
     Without those that failed `max_attempts` times in this pipeline (None: no limit); `anew`: and those that other
-    pipelines have decided.
+    pipelines have decided. The freeze of the ISO week `week` waits for them; None: the next freeze.
     """
     async with pipeline.database.begin() as session:
         failed = await curations.failed_revisions(session, pipeline.digest, max_attempts=max_attempts)
         untried = await curations.untried_revisions(session, chain_digest, pipeline.digest if anew else None)
         overruled = await overruled_revisions(session)
         again = [one.revision_id for one in await pending_reruns(session)]
-        return await defer_revisions(app, session, [*failed, *overruled, *again, *untried])
+        return await defer_revisions(app, session, [*failed, *overruled, *again, *untried], week=week)
 
 
 async def curate_queued(

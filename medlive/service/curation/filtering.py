@@ -49,9 +49,12 @@ async def filter_pending(
     chain: FilterChain,
     *,
     limit: int | None = None,
+    week: str | None = None,
     tick: Callable[[int], None] = lambda _: None,
 ) -> tuple[int, int]:
     """Judge every latest revision that this chain has not judged, in order of arrival; (passed, rejected).
+
+    What passed is queued for the freeze of the ISO week `week`; None: for the next freeze.
 
     Each batch commits results, bands and jobs together, so that a kill loses no thread and repeats none.
     Concurrent runs alternate batch by batch.
@@ -67,7 +70,7 @@ async def filter_pending(
                 waiting = {one.revision_pk for one in pending}
                 batch = [one for one in batch if one[0].revision_pk in waiting]
                 queue = await _judge(session, chain, batch)
-                await defer_revisions(app, session, queue)
+                await defer_revisions(app, session, queue, week=week)
             passed += len(queue)
             rejected += len(batch) - len(queue)
             tick(passed + rejected)

@@ -66,19 +66,20 @@ async def harvest_source(
     source: str,
     overrides: Mapping[str, Any],
     *,
+    week: str | None = None,
     since: datetime | None = None,
     limit: int | None = None,
     again: bool = False,
     restart: bool = False,
     tick: Callable[[int], None] = lambda _: None,
 ) -> HarvestResult:
-    """Harvest one source for the current ISO week.
+    """Harvest one source for an ISO week; None for the current one.
 
     A page or thread that fails is a problem and does not end the harvest. A week that is done is harvested again
     only with `again`; `restart` forgets how far it came. Raises DatabaseUnavailable and ArchiveDamaged; the next
     call resumes the run. Raises also ConfigError, and UsageError for a source that is switched off.
     """
-    done = HarvestResult(source, iso_week(now()))
+    done = HarvestResult(source, week or iso_week(now()))
     site = build_site(source, overrides)
     if not site.settings.enabled:
         raise UsageError(f"{source} is switched off", hint=f"[sources.{source}] enabled = true in sources.toml")

@@ -21,7 +21,7 @@ from typing import Final, TypeVar
 from medlive import __version__
 from medlive.clock import iso_week, now
 from medlive.config import Settings
-from medlive.db.audit_log import read_head
+from medlive.db.audit_log import read_head, record
 from medlive.db.release import snapshots
 from medlive.db.release.fixing import (
     HeldOut,
@@ -36,8 +36,10 @@ from medlive.db.release.fixing import (
 )
 from medlive.db.release.rows import Interrupted, read_snapshots
 from medlive.db.release.snapshots import latest_frozen
+from medlive.db.release.weeks import WeekStanding, settle_week, week_standing
 from medlive.db.release.withdrawals import holds_withdrawn, reasons_for
 from medlive.db.session import Database, Session, advisory_lock
+from medlive.db.tables.people import Act
 from medlive.db.tables.release import SnapshotState
 from medlive.db.threads.takedowns import no_takedown
 from medlive.digest import digest_text
@@ -53,7 +55,7 @@ from medlive.snapshot.freeze import Sign
 from medlive.snapshot.gate_processes import check_many
 from medlive.snapshot.gates import GateHit, gates_digest, release_hits, row_hits
 from medlive.snapshot.identity import folder_name
-from medlive.snapshot.manifest import AuditLogHead, Signing, moment_text
+from medlive.snapshot.manifest import AuditLogHead, Partial, Signing, moment_text
 from medlive.snapshot.model import commitment, week_end
 
 T = TypeVar("T")
@@ -89,6 +91,20 @@ class FreezeResult:
     already: bool  # Whether the week had been frozen before; nothing was changed then
     built_again: bool  # Whether its folder was missing or incomplete and was rebuilt
     audit_log: AuditLogHead | None  # As the manifest states it; None: frozen before it was noted
+    partial: Partial | None  # How far the week was; None: whole
+
+
+class WeekIncomplete(CheckFailed):
+    """Threads that were queued for the week are not decided."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartialWord:
+    """Why a week that is not whole may be frozen."""
+
+    why: str  # Published, after what is missing
+    by_person: bool = False  # Whether it goes into the audit log
+    by: str | None = None  # Who says so; not published
 
 
 async def freeze(
@@ -99,6 +115,7 @@ async def freeze(
     key: SecretKey | None = None,
     hold_out: float | None = None,
     anew: bool = False,
+    partial: PartialWord | None = None,
     notify: Notify = lambda _: None,
     tick: Tick = lambda _done, _total: None,
 ) -> FreezeResult:
@@ -109,9 +126,11 @@ async def freeze(
         key: Signing key; None leaves the snapshot unsigned.
         hold_out: Share of the cases never published before that is held out, in [0, 1); None for the settings'.
         anew: Discard the cases that an unfinished freeze of the week selected.
+        partial: Why the week is frozen though threads queued for it are not decided; None: it is not.
 
-    Raises UsageError if the week cannot be frozen, CheckFailed if no case passes the gates or selected cases were
-    withdrawn meanwhile, DiskFull, and Locked if another process is freezing.
+    Raises UsageError if the week cannot be frozen, WeekIncomplete if it is not whole, CheckFailed if no case
+    passes the gates or selected cases were withdrawn meanwhile, DiskFull, and Locked if another process is
+    freezing.
     """
     version = week or iso_week(now())
     if week_end(version) is None:
@@ -119,7 +138,7 @@ async def freeze(
     share = settings.release.hold_out if hold_out is None else hold_out
     if not 0 <= share < 1:
         raise UsageError(f"the held-out share must be at least 0 and less than 1, not {share}")
-    work = _Freeze(database, settings, version, key, share, notify, tick)
+    work = _Freeze(database, settings, version, key, share, partial, notify, tick)
     async with advisory_lock(database, _LOCK) as acquired:
         if not acquired:
             raise Locked("another process is freezing a snapshot", hint="run this again when it has ended")
@@ -150,6 +169,7 @@ class _Freeze:
     version: str
     key: SecretKey | None
     share: float
+    partial: PartialWord | None
     notify: Notify
     tick: Tick
 
@@ -201,6 +221,9 @@ class _Freeze:
             # A takedown runs before this transaction, or after it and then sees the members.
             await no_takedown(session)
             info = await snapshots.begin_snapshot(session, version)
+            standing = await week_standing(session, version, failure_share=self.settings.schedule.failure_share)
+            partial = self._check_whole(standing)
+            await settle_week(session, standing)
             if await judge(session, version, info.parent, digest, publishable_only=release.publishable_only):
                 await session.rollback()
                 return False
@@ -229,9 +252,27 @@ class _Freeze:
                 signing=Signing(key_id=public.id_text(), public_key=public.line()) if public else None,
                 provenance=provenance, why_not=tuple(hit.detail for hit in refused), numbers=numbers,
                 hold_out=self.share, gates_digest=digest, audit_log=AuditLogHead(entries=entries, head=head),
+                partial=partial, standing=standing.counts,
             )  # fmt: skip
             await snapshots.settle_snapshot(session, version, meta)
+            if partial is not None and self.partial is not None and self.partial.by_person:
+                figures = {"decided": partial.decided, "queued": partial.queued}
+                await record(
+                    session, Act.FREEZE_PARTIAL, f"snapshot:{version}", None, by=self.partial.by, **figures
+                )
         return True
+
+    def _check_whole(self, standing: WeekStanding) -> Partial | None:
+        """What a partial week says of itself; None for a whole one. Raises WeekIncomplete."""
+        if standing.whole:
+            return None
+        if self.partial is None:
+            raise WeekIncomplete(
+                f"{standing.week} is not whole: {standing.in_short}",
+                hint="medlive week show shows what it waits for; --partial freezes it as it is",
+            )
+        because = f"{standing.because}; {self.partial.why}"
+        return Partial(decided=standing.decided + standing.held, queued=standing.queued, because=because)
 
     async def _hold_out(self, session: Session, parent: str | None) -> None:
         """Add the members: hold out the share of the new cases, and publish held-out cases whose time has come."""
@@ -285,7 +326,7 @@ class _Freeze:
             version=self.version, path=self.folder, publishable=bool(info.publishable),
             why_not=info.why_not or (), kept_out=tuple(kept_out),
             key_id=fixed.signing.key_id if fixed.signing else None, already=already, built_again=built_again,
-            audit_log=fixed.audit_log, **fixed.numbers.model_dump(),
+            audit_log=fixed.audit_log, partial=fixed.partial, **fixed.numbers.model_dump(),
         )  # fmt: skip
 
 

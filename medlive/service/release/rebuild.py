@@ -58,7 +58,7 @@ def build(
     """Build the folder of a snapshot from its stored rows; blocking. Raises Interrupted once `stop` is set."""
     meta = SnapshotMeta(
         version=info.version, created_at=info.created_at, provenance=fixed.provenance, lineage=fixed.lineage,
-        signing=fixed.signing, why_not=fixed.why_not, audit_log=fixed.audit_log,
+        signing=fixed.signing, why_not=fixed.why_not, audit_log=fixed.audit_log, partial=fixed.partial,
     )  # fmt: skip
     with read_snapshots(database.engine.url, stop) as reader:
         return write_snapshot(reader.cases(info.version), meta, out_root, reader.entries(info.version), sign)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from medlive.config import Settings
-from medlive.db.release.snapshots import SnapshotInfo, find_snapshot
+from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, load_fixed
 from medlive.db.session import Database
 from medlive.errors import BadInput
 from medlive.service.notify import notify
@@ -41,6 +41,10 @@ async def announce_week(database: Database, settings: Settings, week: str) -> di
         text = f"{week} is published: {info.cases} cases, {info.criteria} criteria, at {settings.publish.at}"
     else:
         text = f"{week} is frozen and withheld\n" + "\n".join(info.why_not or ())
+    async with database.begin() as session:
+        fixed = await load_fixed(session, week)
+    if fixed is not None and fixed.partial is not None:
+        text += f"\npartial: {fixed.partial.in_short}"
     return {"sent": await notify(settings.notify, "released", week, text)}
 
 

@@ -1,8 +1,8 @@
 """The scheduler: the stored rows and the clock say which steps are due, each recorded as a run.
 
 Each step has a lane of its own, so that one which is slow or hangs delays no other. A lane reads the rows before
-each step, so looking once too often changes nothing. The clock is read at every wake: where it was set does not
-matter. An advisory lock keeps one scheduler active.
+each step, so looking once too often changes nothing. The clock is read at every wake, and believed within bounds
+of the database's. An advisory lock keeps one scheduler active.
 """
 
 import asyncio
@@ -16,14 +16,17 @@ from typing import Any
 
 from procrastinate import App
 
-from medlive.clock import iso_week, now
+from medlive.clock import iso_week
 from medlive.config import Settings
 from medlive.curation.model import Reason
+from medlive.db.audit_log import latest_act
 from medlive.db.curation.circuits import open_circuits
-from medlive.db.jobs import Queue, count_ready, count_servers
-from medlive.db.runs import SCHEDULER_LOCK, Run, latest_run, recorded_run
-from medlive.db.session import Connection, Database, ask_lock, lock_connection
+from medlive.db.jobs import Queue, count_open, count_servers
+from medlive.db.release.weeks import load_waits
+from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
+from medlive.db.session import Connection, Database, ask_lock, lock_connection, read_clock
 from medlive.db.tables.intake import RunOutcome
+from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
@@ -36,9 +39,10 @@ from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
 from medlive.service.notify import Event, notify
-from medlive.service.release.freeze import freeze
+from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
+from medlive.service.schedule.clocks import BelievedClock
 from medlive.service.schedule.steps import StepState, StepStatus
 from medlive.service.status import configured_circuits
 from medlive.service.wiring import build_filters
@@ -84,13 +88,14 @@ async def run_scheduler(
     notify: Notify,
     *,
     once: bool = False,
-    clock: Callable[[], datetime] = now,
+    clock: Callable[[], datetime] | None = None,
     wake_s: float = WAKE_S,
 ) -> list[StepResult]:
     """Run each step when it is due until `stop` is set, or with `once` run what is due now; the results.
 
-    A step that is running when `stop` is set is cancelled; its row stays "running" and the next scheduler runs it
-    again. Raises CheckFailed with `once` while another scheduler is active, ConfigError, and DatabaseUnavailable.
+    `clock` says what is due; None: this machine's, within bounds of the database's (`BelievedClock`). A step that
+    is running when `stop` is set is cancelled; its row stays "running" and the next scheduler runs it again.
+    Raises CheckFailed with `once` while another scheduler is active, ConfigError, and DatabaseUnavailable.
     """
     async with (
         open_database(settings) as database,
@@ -119,13 +124,14 @@ class _Runner:
     database: Database
     settings: Settings
     notify: Notify
-    clock: Callable[[], datetime]
+    clock: Callable[[], datetime] | None
     again: bool
     results: list[StepResult] = field(default_factory=list)
     sent: set[str] = field(default_factory=set)
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     looked_for: set[str] = field(default_factory=set)  # Steps under way that may be due again at their end
-    waiting: dict[str, datetime] = field(default_factory=dict)
+    believed: BelievedClock = field(default_factory=BelievedClock)
+    clock_problem: bool = False  # Whether a clock's problem was sent, and lasts
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
@@ -139,7 +145,7 @@ class _Runner:
             return
         times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
         known: dict[str, datetime] = {}
-        looked = datetime.min.replace(tzinfo=UTC)
+        looked, cleared = datetime.min.replace(tzinfo=UTC), 0
         try:
             while True:
                 # A lost connection loses the lock, and another scheduler may be active.
@@ -147,10 +153,11 @@ class _Runner:
                     raise DatabaseUnavailable("the scheduler's lock was lost")
                 for task in [task for task in self.lanes.values() if task.done()]:
                     task.result()
-                moment = self.clock()
+                moment = await self._moment()
                 slots = {name: steps.latest_slot(moment, at) for name, at in times.items()}
-                if slots != known or abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES):
-                    known, looked = slots, moment
+                is_late = abs(moment - looked) > timedelta(minutes=LOOK_AGAIN_MINUTES)
+                if slots != known or is_late or cleared != await self._latest_clearing():
+                    known, looked, cleared = slots, moment, await self._latest_clearing()
                     self._look(times)
                     await self._report_circuits(iso_week(moment))
                 await asyncio.sleep(wake_s)
@@ -159,11 +166,37 @@ class _Runner:
                 task.cancel()
             await asyncio.gather(*self.lanes.values(), return_exceptions=True)
 
-    def _notify_once(self, message: str) -> bool:
-        """Send a message unless it was sent before; whether it was sent."""
-        if message in self.sent:
+    async def _moment(self) -> datetime:
+        """The moment that decides what is due; a clock that is not believed is said once."""
+        if self.clock is not None:
+            return self.clock()
+        async with self.database.read() as session:
+            reading = self.believed.read(await read_clock(session))
+        if reading.problem is not None and not self.clock_problem:
+            _log.warning("%s", reading.problem)
+            await self._notify_operators("clock", iso_week(reading.moment), reading.problem)
+        self.clock_problem = reading.problem is not None
+        return reading.moment
+
+    async def _latest_clearing(self) -> int:
+        """The number of the act by which a person last cleared a step."""
+        async with self.database.read() as session:
+            return await latest_act(session, Act.CLEAR_STEP)
+
+    async def _forget_ahead(self, moment: datetime) -> None:
+        """Undo what a clock that was ahead has recorded for weeks that have not come."""
+        async with self.database.begin() as session:
+            names = await forget_ahead(session, moment)
+        if names:
+            message = f"recorded before its week, by a clock that was ahead, and due again: {', '.join(names)}"
+            _log.warning("%s", message)
+            await self._notify_operators("clock", iso_week(moment), message)
+
+    def _notify_once(self, message: str, key: str | None = None) -> bool:
+        """Send a message unless it, or another of its `key`, was sent before; whether it was sent."""
+        if (key or message) in self.sent:
             return False
-        self.sent.add(message)
+        self.sent.add(key or message)
         self.notify(message)
         return True
 
@@ -177,9 +210,9 @@ class _Runner:
             self.lanes |= {name: asyncio.create_task(self._run_lane(name, states)) for name in idle}
 
     async def _read_states(self) -> list[StepState]:
-        return await steps.read_states(
-            self.database, self.settings, self.clock(), again=self.again, waiting=self.waiting
-        )
+        moment = await self._moment()
+        await self._forget_ahead(moment)
+        return await steps.read_states(self.database, self.settings, moment, again=self.again, keep=True)
 
     async def _run_lane(self, name: str, states: asyncio.Task[list[StepState]]) -> None:
         found: list[StepState] | None = await states
@@ -203,7 +236,7 @@ class _Runner:
             states = [state for state in states if name in (None, state.name)]
             due = [s for s in steps.due_steps(states) if (s.name, s.week) not in tried]
             for state in states:
-                if state.status is StepStatus.BLOCKED and not (due and state.name in self.waiting):
+                if state.status is StepStatus.BLOCKED and not (due and state.waits):
                     self._report_blocked(state)
             if not due:
                 return bool(tried)
@@ -212,7 +245,10 @@ class _Runner:
             states = None
             self.results.append(done)
             message = f"{done.iso_week} {done.command}: {done.state.value}: {done.detail}"
-            self.notify(message)
+            if done.state is StepOutcome.FAILED:
+                _log.error("%s", message)
+            else:
+                self.notify(message)
             if done.state is StepOutcome.FAILED and _result(due[0], due[0].latest) != done:
                 await self._notify_operators("step_failed", done.iso_week, message)
 
@@ -241,7 +277,9 @@ class _Runner:
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")
-        if self._notify_once(f"{skipped.iso_week} {skipped.command}: {skipped.detail}"):
+        said = f"{skipped.iso_week} {skipped.command}"
+        # What is waited for changes with every thread, and is said once.
+        if self._notify_once(f"{said}: {skipped.detail}", key=f"{said} waits" if state.waits else None):
             self.results.append(skipped)
 
 
@@ -263,7 +301,7 @@ async def run_step(database: Database, settings: Settings, step: str, week: str)
         try:
             with bound(step=step, week=week):
                 if (source := steps.source_of(step)) is not None:
-                    run.counts = await _harvest(database, settings, source)
+                    run.counts = await _harvest(database, settings, source, week)
                 else:
                     run.counts = await WORK[step](database, settings, week)
         except DatabaseUnavailable:
@@ -283,8 +321,8 @@ def _result(step: StepState, run: Run | None) -> StepResult:
     return StepResult(step.command, step.week, outcome, steps.summarize_counts(run.counts))
 
 
-async def _harvest(database: Database, settings: Settings, source: str) -> Counts:
-    done = await harvest_source(database, settings, source, select_sources(settings, [source])[source])
+async def _harvest(database: Database, settings: Settings, source: str, week: str) -> Counts:
+    done = await harvest_source(database, settings, source, select_sources(settings, [source])[source], week=week)
     if done.busy:
         return {steps.AGAIN: done.failed}
     problem = done.failed or (f"quarantined: {done.quarantined}" if done.quarantined else None)
@@ -297,32 +335,40 @@ async def _queue(database: Database, settings: Settings, week: str) -> Counts:
 
     chain, attempts = build_filters(settings), settings.curation.max_attempts
     async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:
-        passed, rejected = await filter_pending(database, app, chain)
-        queued = await queue_again(app, pipeline, chain.digest, max_attempts=attempts)
+        passed, rejected = await filter_pending(database, app, chain, week=week)
+        queued = await queue_again(app, pipeline, chain.digest, max_attempts=attempts, week=week)
     curated, left = await _curate(database, settings)
     return {"passed": passed, "rejected": rejected, "queued_again": queued, "left_to_workers": left, **curated}
 
 
 async def _freeze(database: Database, settings: Settings, week: str) -> Counts:
-    """Freeze what is ready in a week."""
-    done = await freeze(database, settings, week, key=load_signing_key(os.environ))
-    kept_out = len({hit.case_id for hit in done.kept_out})
+    """Freeze a week that is whole, or whose time limit has passed."""
     async with database.begin() as session:
-        waiting = await count_ready(session, Queue.CURATE)  # they enter the next week's snapshot
+        wait = (await load_waits(session)).get((steps.FREEZE, week))
+    word = None
+    if wait is not None and wait.is_over:
+        word = PartialWord(f"the time limit of {settings.schedule.freeze_wait_hours:g} hours had passed")
+    try:
+        done = await freeze(database, settings, week, key=load_signing_key(os.environ), partial=word)
+    except WeekIncomplete as error:
+        return {steps.AGAIN: error.message}
+    kept_out = len({hit.case_id for hit in done.kept_out})
     counts: Counts = {
-        "cases": done.cases, "criteria": done.criteria, "held_out": done.held, "kept_out": kept_out,
-        "still_queued": waiting,
-    }  # fmt: skip
+        "cases": done.cases,
+        "criteria": done.criteria,
+        "held_out": done.held,
+        "kept_out": kept_out,
+    }
     if done.audit_log is not None:
         # In the scheduler's log too, where the database's owner may be unable to write.
         counts |= {"audit_log_entries": done.audit_log.entries, "audit_log_head": done.audit_log.head}
-    return counts
+    return counts if done.partial is None else counts | {"partial": done.partial.in_short}
 
 
 async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
     """Curate the queue unless workers do: the non-zero counts, and the jobs left to workers."""
     async with database.begin() as session:
-        jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
+        jobs, workers = await count_open(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
     if not jobs or workers:
         return {}, jobs
     async with open_pipeline(settings, database) as pipeline, open_app(database).open_async() as app:

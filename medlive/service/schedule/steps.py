@@ -6,16 +6,17 @@ it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Any
 
-from medlive.clock import iso_week
+from medlive.clock import CLOCK_BOUND, iso_week
 from medlive.config import ScheduleSection, Settings, WeeklyTime
 from medlive.db import runs
-from medlive.db.jobs import Queue, count_ready, count_servers
+from medlive.db.jobs import Queue
+from medlive.db.release.weeks import StepWait, WeekStanding, end_wait, load_waits, save_wait, week_standing
 from medlive.db.session import Database
 from medlive.db.tables.intake import RunOutcome
 from medlive.errors import ConfigError
@@ -29,7 +30,7 @@ MOST_RETRY_AFTER = timedelta(hours=12)
 OVERDUE_AFTER = timedelta(hours=24)
 """When an unfinished step is overdue: a polite harvest may take most of a day."""
 PATIENCE = timedelta(hours=6)
-"""How long a freeze waits for a harvest or for curation, and for how long these may have begun before."""
+"""How long retention waits for a harvest, and for how long a harvest or a queueing may have begun before."""
 NO_CONTACT = "a harvest needs a contact address: set MEDLIVE_HARVEST__CONTACT=you@example.org"
 QUEUE, FREEZE, RETENTION, BACKUP = "queue", "freeze", "retention", "backup"
 VERIFY, PUBLISH, ANNOUNCE = "verify", "publish", "announce"
@@ -67,6 +68,7 @@ class StepState:
     next_at: datetime  # Its slot while it is not done, else its next weekly time
     overdue: bool  # Whether it is not done a day after its time; never on an instance without harvests
     latest: runs.Run | None
+    waits: bool = False  # Whether it is blocked by steps or threads that it waits for
 
     @property
     def command(self) -> str:
@@ -120,69 +122,128 @@ def due_steps(states: list[StepState]) -> list[StepState]:
 
 
 async def read_states(
-    database: Database,
-    settings: Settings,
-    moment: datetime,
-    *,
-    again: bool = False,
-    waiting: dict[str, datetime] | None = None,
+    database: Database, settings: Settings, moment: datetime, *, again: bool = False, keep: bool = False
 ) -> list[StepState]:
     """The state of every step. Raises ConfigError and DatabaseUnavailable.
 
-    `again` ignores how long failed steps wait. `waiting` holds since when steps wait for others, from one call to
-    the next.
+    Args:
+        again: Whether to ignore how long failed steps wait.
+        keep: Whether to store since when steps wait, as the one scheduler does.
     """
     times = weekly_times(settings.schedule, select_sources(settings, []))
     off = [] if settings.publish.weekly else [PUBLISH, ANNOUNCE]
     off += [] if settings.backup.folder else [BACKUP]
     times = {name: time for name, time in times.items() if name not in off}
     async with database.begin() as session:
-        history = await runs.load_history(session)
-        jobs, workers = await count_ready(session, Queue.CURATE), await count_servers(session, Queue.CURATE)
-    blocked = {f"harvest:{source}": f"quarantined: {why}" for source, why in history.quarantined.items()}
+        history = await runs.load_history(session, moment)
+        stored = await load_waits(session)
+        blocked = _obstacles(settings, history)
+        states = step_states(times, history, moment, blocked=blocked, ignore_retry=again)
+        standing = None
+        for state in states:
+            if state.name == FREEZE and state.status is StepStatus.DUE:
+                share = settings.schedule.failure_share
+                standing = await week_standing(session, state.week, failure_share=share)
+        waits = _Waits(moment, timedelta(hours=settings.schedule.freeze_wait_hours), stored)
+        states = waits.apply(states, recently_begun(states, history, moment), standing)
+        if keep:
+            for (step, week), wait in waits.changed.items():
+                if wait is None:
+                    await end_wait(session, step, week)
+                else:
+                    await save_wait(session, step, week, wait)
+    return states
+
+
+def _obstacles(settings: Settings, history: runs.History) -> dict[str, str]:
+    """Step → what keeps it from being run until a person does something, or time passes."""
+    obstacles: dict[str, str] = {}
     fetching = fetch_settings(settings)
     if fetching.contact is None and not fetching.allow_loopback:
-        blocked = {f"harvest:{source}": NO_CONTACT for source in select_sources(settings, [])} | blocked
-    states = step_states(times, history, moment, blocked=blocked, ignore_retry=again)
-    since = {} if waiting is None else waiting
-    recent = recently_begun(states, history, moment, curating=bool(jobs and workers))
-    return [_waiting(state, recent, moment, since) for state in states]
+        obstacles = {_HARVEST + source: NO_CONTACT for source in select_sources(settings, [])}
+    for source, why in history.quarantined.items():
+        obstacles[_HARVEST + source] = f"quarantined: {why}"
+    if history.frozen_ahead is not None:
+        obstacles[FREEZE] = f"{history.frozen_ahead} was frozen before its time: no earlier week can be frozen"
+    return obstacles
 
 
-def recently_begun(
-    states: Sequence[StepState], history: runs.History, moment: datetime, *, curating: bool
-) -> list[str]:
+def recently_begun(states: Sequence[StepState], history: runs.History, moment: datetime) -> list[str]:
     """The harvests and the queueing that began less than PATIENCE ago and are under way, or begin now.
 
-    `curating`: workers curate what was queued. A step that failed is waited for no more.
+    A step that failed is not among them.
     """
-    found = []
+    begun = []
     for state in states:
         if state.name != QUEUE and state.source is None:
             continue
         run = history.latest.get(state.command)
         outcome = run.outcome if run is not None and run.week == state.week else None
         due = state.status is StepStatus.DUE and outcome not in (RunOutcome.FAILED, RunOutcome.PARTIAL)
-        handed_over = state.name == QUEUE and curating and outcome is RunOutcome.DONE
-        began = moment
-        if run is not None and (outcome is RunOutcome.RUNNING or (handed_over and not due)):
-            began = run.started_at
-        if (due or handed_over) and moment - began < PATIENCE:
-            found.append(state.name)
-    return found
+        began = run.started_at if run is not None and outcome is RunOutcome.RUNNING else moment
+        if due and moment - began < PATIENCE:
+            begun.append(state.name)
+    return begun
 
 
-def _waiting(state: StepState, recent: list[str], moment: datetime, since: dict[str, datetime]) -> StepState:
-    """A freeze waits for what began recently, retention for a harvest: for PATIENCE at most."""
-    others = {FREEZE: recent, RETENTION: [name for name in recent if name.startswith(_HARVEST)]}.get(state.name)
-    if not others or state.status is not StepStatus.DUE:
-        since.pop(state.name, None)
-        return state
-    began = since[state.name] = min(moment, since.get(state.name, moment))
-    if moment - began >= PATIENCE:
-        return state
-    why = f"waits for {', '.join(others)}, until {began + PATIENCE:%a %H:%M} UTC at the latest"
-    return replace(state, status=StepStatus.BLOCKED, why=why)
+@dataclass
+class _Waits:
+    """Which due steps wait for others, each until its time limit has passed since it began to wait."""
+
+    moment: datetime
+    freeze_limit: timedelta
+    stored: Mapping[tuple[str, str], StepWait]
+    changed: dict[tuple[str, str], StepWait | None] = field(default_factory=dict)
+    """What is to be stored; None: the step waits no more."""
+
+    def apply(
+        self, states: Sequence[StepState], recent: Sequence[str], standing: WeekStanding | None
+    ) -> list[StepState]:
+        """The states, those that wait being blocked."""
+        harvests = [name for name in recent if name.startswith(_HARVEST)]
+        threads = [] if standing is None or standing.whole else [f"its threads ({standing.in_short})"]
+        applied = []
+        for state in states:
+            if state.name == FREEZE:
+                state = self._wait(state, [*recent, *threads], self.freeze_limit)
+            elif state.name == RETENTION:
+                state = self._wait(state, harvests, PATIENCE)
+            applied.append(state)
+        # After those: the backup is to hold what the week releases, whenever that is.
+        release = {
+            (state.name, state.week) for state in applied if state.name in (FREEZE, *AFTER) and _is_to_come(state)
+        }
+        for place, state in enumerate(applied):
+            if state.name == BACKUP:
+                first = [name for name, week in sorted(release) if week == state.week]
+                applied[place] = self._wait(state, first, self.freeze_limit + PATIENCE)
+        return applied
+
+    def _wait(self, state: StepState, others: Sequence[str], limit: timedelta) -> StepState:
+        key = (state.name, state.week)
+        wait = self.stored.get(key)
+        if state.status is not StepStatus.DUE:
+            return state
+        if not others:
+            if wait is not None:
+                self.changed[key] = None
+            return state
+        # A wait that was noted by a clock which was ahead begins now.
+        since = self.moment if wait is None else min(self.moment, wait.since)
+        is_over = (wait is not None and wait.is_over) or self.moment - since >= limit
+        if wait != (now_stored := StepWait(since, is_over)):
+            self.changed[key] = now_stored
+        if is_over:
+            return state
+        why = f"waits for {', '.join(others)}, until {since + limit:%a %H:%M} UTC at the latest"
+        return replace(state, status=StepStatus.BLOCKED, why=why, waits=True)
+
+
+def _is_to_come(state: StepState) -> bool:
+    """Whether a step is due or waits, and has not failed for its week."""
+    run = state.latest
+    failed = run is not None and run.week == state.week and run.outcome is RunOutcome.FAILED
+    return not failed and (state.waits or state.status is StepStatus.DUE)
 
 
 def summarize_counts(counts: Mapping[str, Any]) -> str:
@@ -216,7 +277,7 @@ def step_states(
         record = _read_record(name, time, slot_week, present, history)
         status, retry_at, why = StepStatus.DONE, None, None
         if record.expected and not record.is_done(slot_week):
-            retry_at = _retry_time(history, command_of(name), week)
+            retry_at = _retry_time(history, command_of(name), week, moment)
             is_waiting = retry_at is not None and not ignore_retry and moment < retry_at
             status = StepStatus.RETRY if is_waiting else StepStatus.DUE
             if (why := blocked.get(name)) is not None:
@@ -229,13 +290,16 @@ def step_states(
     return found
 
 
-def _retry_time(history: runs.History, command: str, week: str) -> datetime | None:
+def _retry_time(history: runs.History, command: str, week: str, moment: datetime) -> datetime | None:
     """When a step is tried again whose latest run failed in this week; None if it did not."""
     attempt = history.latest.get(command)
     if attempt is None or attempt.week != week or attempt.outcome is not RunOutcome.FAILED:
         return None
+    ended = attempt.finished_at or attempt.started_at
+    if ended > moment + CLOCK_BOUND:  # by a clock that was ahead: nobody waits for that
+        return None
     doubled: timedelta = RETRY_AFTER * 2 ** min(history.failures.get(command, 1) - 1, 10)
-    return (attempt.finished_at or attempt.started_at) + min(doubled, MOST_RETRY_AFTER)
+    return ended + min(doubled, MOST_RETRY_AFTER)
 
 
 @dataclass(frozen=True, slots=True)

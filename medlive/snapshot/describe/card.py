@@ -60,6 +60,8 @@ def changes_md(
     """
     since = f"since {meta.parent}" if meta.parent else "(the first release)"
     yield f"# Changes in medlive {meta.version} {since}\n"
+    if meta.partial is not None:
+        yield f"\nThe week is partial: {cell(meta.partial.in_short, _MOST_REASON)}. The rest enters a later one.\n"
     for kind in ChangeKind:
         total = numbers[kind]
         yield f"\n## {kind.value.capitalize()}: {number(total)}\n" + ("\n" if total else "")

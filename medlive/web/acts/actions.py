@@ -74,7 +74,7 @@ class Asked:
 
     site: Site
     by: str
-    subject: str  # What follows `case/`, `thread/`, `source/` or `dispute/`
+    subject: str  # What follows `case/`, `thread/`, `source/`, `step/` or `dispute/`
     reason: str
     criterion: str | None = None
     kind: str = ""
@@ -97,6 +97,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
     from medlive.service.harvest import takedown
     from medlive.service.harvest.harvest import lift_source_quarantine as lift
     from medlive.service.release import withdraw
+    from medlive.service.schedule.rerun import clear_step
 
     database, settings, subject = asked.site.database, asked.site.settings, asked.subject
     why: dict[str, Any] = {"reason": asked.reason, "by": asked.by}
@@ -131,6 +132,7 @@ async def perform(kind: str, act: str, asked: Asked) -> None:
         ("thread", Act.TAKE_DOWN): take_down,
         ("thread", Act.LIFT_TAKEDOWN): lambda: takedown.allow_return(database, *asked.thread, **why),
         ("source", Act.LIFT_QUARANTINE): lambda: lift(database, subject, compare_anew=False, **why),
+        ("step", Act.CLEAR_STEP): lambda: clear_step(database, settings, subject, **why),
         ("dispute", Act.RESOLVE): lambda: review.resolve_dispute(
             database, _number(subject), asked.reason, by=asked.by
         ),

@@ -27,7 +27,7 @@ SiteOf = Annotated[Site, Depends(site_of)]
 Admin = Annotated[Account, Depends(require(Role.ADMIN))]
 Viewer = Annotated[Account, Depends(require(Role.VIEWER))]
 Text = Annotated[str, Form()]
-Kind = Literal["case", "thread", "source", "dispute"]
+Kind = Literal["case", "thread", "source", "step", "dispute"]
 
 
 _TEXTS: Final = ("narrative", "query", "advice")

@@ -212,20 +212,18 @@ def test_each_failure_in_a_week_doubles_the_wait_up_to_half_a_day() -> None:
 
 
 @pytest.mark.parametrize(
-    ("hours", "outcome", "curating", "expected"),
+    ("hours", "outcome", "expected"),
     [
-        (0, None, False, ["queue"]),  # it is due, and begins now
-        (5.9, RunOutcome.RUNNING, False, ["queue"]),
-        (6, RunOutcome.RUNNING, False, []),  # it hangs
-        (0.1, RunOutcome.FAILED, False, []),
-        (0.1, RunOutcome.PARTIAL, False, []),
-        (5.9, RunOutcome.DONE, True, ["queue"]),  # workers do the rest
-        (6, RunOutcome.DONE, True, []),
-        (0.1, RunOutcome.DONE, False, []),
+        (0, None, ["queue"]),  # it is due, and begins now
+        (5.9, RunOutcome.RUNNING, ["queue"]),
+        (6, RunOutcome.RUNNING, []),  # it hangs
+        (0.1, RunOutcome.FAILED, []),
+        (0.1, RunOutcome.PARTIAL, []),
+        (0.1, RunOutcome.DONE, []),
     ],
 )
-def test_a_freeze_waits_for_what_began_within_six_hours(
-    hours: float, outcome: RunOutcome | None, curating: bool, expected: list[str]
+def test_what_began_within_six_hours_and_is_under_way(
+    hours: float, outcome: RunOutcome | None, expected: list[str]
 ) -> None:
     sunday = MONDAY + timedelta(days=6, hours=18)
     history = replace(EMPTY, weeks=frozenset({"2026.W47"}), harvests={n: harvested(MONDAY) for n in "ab"})
@@ -234,7 +232,7 @@ def test_a_freeze_waits_for_what_began_within_six_hours(
         found = {"scheduler queue": run("2026.W47", sunday - timedelta(hours=hours), outcome)}
         history = replace(history, latest=found, done=found if outcome is RunOutcome.DONE else {})
     found_states = step_states(TIMES, history, sunday, ignore_retry=True)
-    assert recently_begun(found_states, history, sunday, curating=curating) == expected
+    assert recently_begun(found_states, history, sunday) == expected
 
 
 def test_a_blocked_step_is_not_due_and_says_why() -> None:

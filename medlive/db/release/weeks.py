@@ -1,0 +1,194 @@
+"""Which threads a week waits for, by stored facts alone: queued for it, and decided, held, failed or waiting.
+
+A thread counts for the first freeze at which it is settled. What waits when a week is frozen all the same counts
+for the next one.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import int_array
+from medlive.db.release.snapshots import load_fixed
+from medlive.snapshot.manifest import Partial
+
+FAILURE_SHARE: Final = 0.5
+"""A week more than this share of whose threads failed is not whole: the cause is one for all of them."""
+NOT_BEGUN: Final = "not begun"
+NOT_QUEUED: Final = "not queued"
+
+_NOTE: Final = text(
+    "INSERT INTO week_threads (revision_id, week) SELECT id, CAST(:week AS text) FROM thread_revisions"
+    " WHERE id = ANY (CAST(:revisions AS int[])) ON CONFLICT (revision_id) DO UPDATE"
+    " SET week = excluded.week, queued_at = excluded.queued_at, frozen_in = NULL"
+    " WHERE week_threads.frozen_in IS NOT NULL"
+)
+_JOBS: Final = (
+    "SELECT queueing_lock FROM procrastinate_jobs WHERE queue_name = 'curate' AND status IN ('todo', 'doing')"
+)
+# Only of a thread's latest revision: an earlier one is superseded.
+_MEMBERS: Final = text(f"""
+    WITH jobs AS ({_JOBS})
+    SELECT standing.outcome, standing.reason, jobs.queueing_lock IS NOT NULL, count(*)
+    FROM week_threads AS member JOIN thread_standings AS standing USING (revision_id)
+    LEFT JOIN jobs ON jobs.queueing_lock = 'curate:' || member.revision_id
+    WHERE (member.frozen_in IS NULL OR member.frozen_in = :week)
+        AND (member.week IS NULL OR member.week <= :week)
+    GROUP BY 1, 2, 3
+""")
+_UNQUEUED: Final = text("""
+    SELECT count(*) FROM thread_standings AS standing WHERE outcome = 'pending'
+        AND NOT EXISTS (SELECT FROM week_threads WHERE revision_id = standing.revision_id)
+        AND NOT EXISTS (
+            SELECT FROM pipeline_runs WHERE outcome = 'done' AND (
+                (command = 'scheduler queue' AND iso_week >= :week)
+                OR (command = 'curate' AND to_char(started_at AT TIME ZONE 'UTC', 'IYYY."W"IW') >= :week)
+            )
+        )
+""")
+_SETTLE: Final = text(f"""
+    WITH jobs AS ({_JOBS})
+    UPDATE week_threads AS member SET frozen_in = :week
+    WHERE frozen_in IS NULL AND (member.week IS NULL OR member.week <= :week)
+        AND NOT EXISTS (SELECT FROM jobs WHERE queueing_lock = 'curate:' || member.revision_id)
+        AND NOT EXISTS (
+            SELECT FROM thread_standings AS standing
+            WHERE standing.revision_id = member.revision_id AND standing.outcome = ANY (:left_over)
+        )
+""")
+
+
+@dataclass(frozen=True, slots=True)
+class WeekStanding:
+    """How far a week's threads are; the parts add up to `queued`."""
+
+    week: str
+    queued: int
+    """Those queued for it, those left over by earlier weeks, and those that its queueing has not reached."""
+    decided: int  # Kept or rejected
+    held: int
+    failed: int  # With a reason, and nothing tries them again before the next week's queueing
+    waiting: int
+    failures: tuple[tuple[str, int], ...] = ()  # Reason → failed threads, most first
+    waits: tuple[tuple[str, int], ...] = ()  # What happened to them last → waiting threads, most first
+    failing_alike: bool = False  # Whether so many failed that the cause is one for all of them
+    partial: Partial | None = None  # Of a frozen week that was not whole
+
+    @property
+    def whole(self) -> bool:
+        """Whether everything queued for the week is settled."""
+        return not self.waiting and not self.failing_alike
+
+    @property
+    def counts(self) -> tuple[int, int, int, int, int]:
+        """Queued, decided, held, failed and waiting, as a frozen week keeps them."""
+        return self.queued, self.decided, self.held, self.failed, self.waiting
+
+    @property
+    def because(self) -> str:
+        """Why it is not whole, in words; empty where it is."""
+        if self.partial is not None:
+            return self.partial.because
+        parts = []
+        if self.failing_alike or (self.failed and self.waiting):
+            parts.append(f"{self.failed} failed ({_listed(self.failures)})")
+        if self.waiting:
+            parts.append(f"{self.waiting} wait ({_listed(self.waits)})")
+        return ", ".join(parts)
+
+    @property
+    def in_short(self) -> str:
+        """Such as "16 of 45, because 29 wait (not begun 29)"."""
+        done = self.decided + self.held
+        return f"{done} of {self.queued}, because {self.because}" if self.because else f"{done} of {self.queued}"
+
+
+async def note_queued(session: AsyncSession, revisions: Sequence[int], week: str | None) -> None:
+    """Note that thread revisions are queued for an ISO week's freeze; None for the next one."""
+    if revisions:
+        await session.execute(_NOTE, {"revisions": int_array(revisions), "week": week})
+
+
+async def week_standing(session: AsyncSession, week: str, *, failure_share: float = FAILURE_SHARE) -> WeekStanding:
+    """How far the threads of an ISO week are; of a frozen week how far they were.
+
+    Args:
+        failure_share: A week more than this share of whose threads failed is not whole.
+    """
+    fixed = await load_fixed(session, week)
+    if fixed is not None and fixed.standing is not None:
+        return WeekStanding(week, *fixed.standing, partial=fixed.partial)
+    states, failures, waits = Counter[str](), Counter[str](), Counter[str]()
+    for outcome, reason, has_job, count in await session.execute(_MEMBERS, {"week": week}):
+        if has_job or outcome == "pending":
+            states["waiting"] += count
+            waits[reason if outcome == "failed" else NOT_BEGUN] += count
+        elif outcome == "failed":
+            states["failed"] += count
+            failures[reason] += count
+        else:
+            states["held" if outcome == "held" else "decided"] += count
+    if unqueued := await session.scalar(_UNQUEUED, {"week": week}):
+        states["waiting"] += unqueued
+        waits[NOT_QUEUED] += unqueued
+    queued = states.total()
+    return WeekStanding(
+        week=week,
+        queued=queued,
+        decided=states["decided"],
+        held=states["held"],
+        failed=states["failed"],
+        waiting=states["waiting"],
+        failures=tuple(failures.most_common()),
+        waits=tuple(waits.most_common()),
+        failing_alike=states["failed"] > failure_share * queued,
+    )
+
+
+async def settle_week(session: AsyncSession, standing: WeekStanding) -> None:
+    """Note which threads the freeze of a week is the last to count; the others enter the next one."""
+    left_over = ["pending"] if standing.whole else ["pending", "failed"]
+    await session.execute(_SETTLE, {"week": standing.week, "left_over": left_over})
+
+
+@dataclass(frozen=True, slots=True)
+class StepWait:
+    """Since when a step waits for others, and whether its time limit has passed."""
+
+    since: datetime
+    is_over: bool
+
+
+async def load_waits(session: AsyncSession) -> dict[tuple[str, str], StepWait]:
+    """(step, ISO week) → its wait."""
+    rows = await session.execute(text("SELECT step, week, since, ended_at IS NOT NULL FROM step_waits"))
+    return {(step, week): StepWait(since, is_over) for step, week, since, is_over in rows}
+
+
+async def save_wait(session: AsyncSession, step: str, week: str, wait: StepWait) -> None:
+    """Keep since when a step waits; once its limit has passed it stays so."""
+    await session.execute(
+        text(
+            "INSERT INTO step_waits (step, week, since, ended_at)"
+            " VALUES (:step, :week, :since, CASE WHEN :is_over THEN now() END)"
+            " ON CONFLICT (step, week) DO UPDATE SET since = excluded.since,"
+            " ended_at = coalesce(step_waits.ended_at, excluded.ended_at)"
+        ),
+        {"step": step, "week": week, "since": wait.since, "is_over": wait.is_over},
+    )
+
+
+async def end_wait(session: AsyncSession, step: str, week: str) -> None:
+    """Forget a step's wait: it has nothing to wait for."""
+    await session.execute(
+        text("DELETE FROM step_waits WHERE step = :step AND week = :week"), {"step": step, "week": week}
+    )
+
+
+def _listed(counts: Sequence[tuple[str, int]]) -> str:
+    return ", ".join(f"{reason} {count}" for reason, count in counts)

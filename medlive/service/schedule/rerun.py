@@ -1,0 +1,96 @@
+"""A person runs a step again, or clears it for the scheduler, also while one is at work."""
+
+from medlive.clock import iso_week, now
+from medlive.config import Settings
+from medlive.db.audit.listing import week_bounds
+from medlive.db.audit_log import record
+from medlive.db.jobs import queued_locks
+from medlive.db.release.snapshots import find_snapshot
+from medlive.db.release.weeks import end_wait
+from medlive.db.runs import Run, clear_harvest, clear_runs, latest_run
+from medlive.db.session import Database, Session
+from medlive.db.tables.people import Act
+from medlive.errors import CheckFailed, UsageError
+from medlive.service.jobs import STEP, open_app, run_step_job, step_lock
+from medlive.service.schedule import steps
+from medlive.service.schedule.scheduler import step_work
+from medlive.service.schedule.steps import FREEZE, StepState, read_states
+
+
+async def run_again(
+    database: Database, settings: Settings, step: str, week: str | None = None, *, by: str | None = None
+) -> Run | None:
+    """Run a step now, whether or not it is done: in a worker that serves its queue, else in this process.
+
+    Args:
+        week: The ISO week; None for the one that the step is at.
+        by: Who does it, for the audit log.
+
+    Raises UsageError for an unknown step, a week that has not come or an earlier week's harvest, CheckFailed while
+    it is being done, and DatabaseUnavailable.
+    """
+    state, week = await _find(database, settings, step, week)
+    if state.source is not None and week != iso_week(now()):
+        raise UsageError(f"a harvest is always the present week's, not {week}'s")
+    async with database.begin() as session:
+        await _refuse_under_way(session, step, week)
+        await _clear(session, state, week)
+        await record(session, Act.RUN_STEP, f"step:{step}", None, by=by, week=week)
+    works = {STEP: step_work(database, settings)}
+    async with open_app(database).open_async() as app:
+        await run_step_job(app, database, works, state.queue, step, week)
+    async with database.begin() as session:
+        return await latest_run(session, state.command, week)
+
+
+async def clear_step(
+    database: Database,
+    settings: Settings,
+    step: str,
+    week: str | None = None,
+    *,
+    reason: str | None = None,
+    by: str | None = None,
+) -> str:
+    """Make a step count as not done, so that the scheduler runs it again; the ISO week.
+
+    Raises UsageError for an unknown step, one of which nothing is recorded, and a frozen week's freeze, and
+    CheckFailed while it is being done.
+    """
+    state, week = await _find(database, settings, step, week, ahead=True)
+    async with database.begin() as session:
+        await _refuse_under_way(session, step, week)
+        info = await find_snapshot(session, week) if step == FREEZE else None
+        if info is not None and info.frozen_at is not None:
+            raise UsageError(f"{week} is frozen and stays as it is", hint="medlive case withdraw takes cases back")
+        if not await _clear(session, state, week):
+            raise UsageError(f"nothing is recorded of {step} for {week}")
+        await record(session, Act.CLEAR_STEP, f"step:{step}", reason, by=by, week=week)
+    return week
+
+
+async def _find(
+    database: Database, settings: Settings, step: str, week: str | None, *, ahead: bool = False
+) -> tuple[StepState, str]:
+    states = {state.name: state for state in await read_states(database, settings, now())}
+    if step not in states:
+        raise UsageError(f"unknown step {step[:100]!r}", hint=f"steps: {', '.join(states)}")
+    week = week or states[step].week
+    if week > iso_week(now()) and not ahead:
+        raise UsageError(f"{week} has not come")
+    return states[step], week
+
+
+async def _refuse_under_way(session: Session, step: str, week: str) -> None:
+    if await queued_locks(session, [step_lock(step, week)]):
+        raise CheckFailed(f"{step} of {week} is being done", hint="medlive jobs list shows its job")
+
+
+async def _clear(session: Session, state: StepState, week: str) -> int:
+    await end_wait(session, state.name, week)
+    by_hand = steps.BY_HAND.get(state.name, "")
+    since = state.slot if week == state.week else week_bounds(week)[1]
+    cleared = await clear_runs(session, state.command, week, by_hand=by_hand, since=since)
+    if state.source is not None:
+        cleared += await clear_harvest(session, state.source, week)
+    return cleared
