@@ -42,11 +42,15 @@ def grant(url: str) -> list[str]:
     with connect(url) as connection:
         for role in (WEB, WORKER):
             _create(connection, role)
-        tables = set(connection.scalars(_TABLES))
-        for role, rights in ((WEB, _web_rights(tables)), (WORKER, _worker_rights(tables))):
+        for role, rights in expected_rights(set(connection.scalars(_TABLES))).items():
             _replace(connection, role, rights)
         connection.commit()
     return [WEB, WORKER]
+
+
+def expected_rights(tables: set[str]) -> dict[str, dict[str, str]]:
+    """Role → table → the rights that `grant` gives, as they are written in GRANT."""
+    return {WEB: _web_rights(tables), WORKER: _worker_rights(tables)}
 
 
 def _web_rights(tables: set[str]) -> dict[str, str]:

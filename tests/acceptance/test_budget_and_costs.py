@@ -68,7 +68,9 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
 
         instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
         instance.change("UPDATE replies SET cost_usd = NULL WHERE task = 'controller.write'")
-        unknown = (await _do(instance, "status", "--json")).json
+        unknown = (await _do(instance, "status", "--json", status=1)).json
+        assert "unpriced" in {problem["code"] for problem in unknown["problems"]}
+        assert unknown["week"]["usd"] is None
         stages = {stage["name"]: stage for stage in unknown["stages"]}
         assert [stages[name]["cost_usd"] is None for name in ("controller", "all", "screener")] == [
             True,
@@ -77,8 +79,9 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         ]
         assert stages["all"]["usd_a_kept_case"] is None
         assert unknown["cost_usd"] is None
-        shown = await _do(instance, "status")
+        shown = await _do(instance, "status", status=1)
         assert "unknown" in shown.out
+        assert "USD spent" in shown.err
         assert "cost unknown" in shown.err
 
 
@@ -99,8 +102,8 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
             asked = endpoint.asked
             assert sum((await _do(poor, "curate", "--json", status=1)).json["outcomes"].values()) == 0
             assert endpoint.asked == asked
-            (problem,) = (await _do(poor, "status", "--json", status=1)).json["problems"]
-            assert "US dollars for" in problem
+            problems = (await _do(poor, "status", "--json", status=1)).json["problems"]
+            assert "US dollars for" in next(p["text"] for p in problems if p["code"] == "budget_spent")
             assert "is spent" in (await _do(poor, "status", "--check", status=1)).out
             # A week later the same budget is new.
             instance.change("ALTER TABLE replies DISABLE TRIGGER USER")

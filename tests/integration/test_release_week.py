@@ -16,7 +16,7 @@ from medlive.config import NotifySection, PublishSection, Settings
 from medlive.db.session import Database
 from medlive.errors import ServiceUnavailable
 from medlive.redaction import hide_secrets
-from medlive.service.notify import notify
+from medlive.service.notify import places, send
 from medlive.service.release.freeze import freeze
 from medlive.service.schedule.scheduler import run_scheduler
 from medlive.service.week import read_week
@@ -59,14 +59,16 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
         assert await take(settings) == steps
         assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
-        assert [(p["event"], p["week"]) for p in posts] == [("step_failed", WEEK), ("released", WEEK)]
-        assert "no evidence index" in posts[0]["text"]
-        assert posts[1]["text"] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
-        assert [m["Subject"] for m in mails] == [f"medlive: {p['text'][:150]}" for p in posts]
+        assert {post["week"] for post in posts} == {WEEK}
+        texts = {(post["event"], post.get("code")): post["text"] for post in posts}
+        assert "no evidence index" in texts["problem", "step_failed"]
+        assert texts["released", None] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
+        assert [m["Subject"] for m in mails] == [f"medlive: {p['text'].splitlines()[0][:150]}" for p in posts]
         assert [m.get_content().strip() for m in mails] == [p["text"] for p in posts]
+        sent = len(posts)
         # The same failure is told once, and nothing is released twice.
         assert await take(settings) == {"queue": "failed"}
-        assert (len(posts), len(mails)) == (2, 2)
+        assert (len(posts), len(mails)) == (sent, sent)
         assert all(m["Date"].datetime.tzinfo and m["Message-ID"] for m in mails)
     week = await read_week(settings, WEEK)
     assert {step["name"]: step["outcome"] for step in week["steps"]} == {
@@ -87,7 +89,8 @@ async def test_a_week_that_its_gates_refuse_is_withheld(
     with serve_webhook() as (url, posts):
         settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
         assert (await take(settings))["announce"] == "done"
-        assert posts[-1]["text"].startswith(f"{WEEK} is frozen and withheld\n")
+        (released,) = (post["text"] for post in posts if post["event"] == "released")
+        assert released.startswith(f"{WEEK} is frozen and withheld\n")
     assert not (tmp_path / "public").exists()
 
 
@@ -104,7 +107,8 @@ async def test_a_week_that_does_not_verify_goes_nowhere(
     assert "verify" in await take(settings, SUNDAY + timedelta(hours=2))
 
 
-async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows_its_address() -> None:
+async def test_a_place_that_refuses_is_named_without_its_address() -> None:
+    message = {"event": "problem", "week": WEEK, "text": "a step failed"}
     with serve_webhook(status=500) as (url, posts), serve_mail() as (port, mails):
         told = NotifySection(
             webhook=SecretStr(url),
@@ -112,9 +116,11 @@ async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows
             smtp_host="127.0.0.1",
             smtp_port=port,
         )
+        assert places(told) == ["webhook", "email"]
         with pytest.raises(ServiceUnavailable) as caught:
-            await notify(told, "step_failed", WEEK, "a step failed")
+            await send(told, "webhook", message)
+        await send(told, "email", message)
     assert "secret-token" not in f"{caught.value} {caught.value.hint}"
     assert hide_secrets(f"HTTP Request: POST {url} 500") == "HTTP Request: POST *** 500"
-    assert (len(posts), mails[0]["To"]) == (1, "a@example.org, b@example.org")
-    assert await notify(NotifySection(), "step_failed", WEEK, "nobody is told") == []
+    assert (posts, mails[0]["To"]) == ([message], "a@example.org, b@example.org")
+    assert places(NotifySection()) == []

@@ -35,6 +35,7 @@ class Act(StrEnum):
     SET_PASSWORD = "set_password"
     START_STUDY = "start_study"
     CLOSE_STUDY = "close_study"
+    ACKNOWLEDGE = "acknowledge"
 
 
 class AuditLogRow(Base):

@@ -7,9 +7,9 @@ from medlive.config import Settings
 from medlive.db.release.snapshots import SnapshotInfo, find_snapshot
 from medlive.db.session import Database
 from medlive.errors import BadInput
-from medlive.service.notify import notify
 from medlive.service.paths import snapshot_folder
 from medlive.service.release.publish import publish_snapshot
+from medlive.service.watch.outbox import write_message
 from medlive.snapshot.verify.run import verify_snapshot
 
 
@@ -35,13 +35,14 @@ async def publish_week(database: Database, settings: Settings, week: str) -> dic
 
 
 async def announce_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
-    """Tell the configured places of the release, or why it was withheld. Raises ServiceUnavailable."""
+    """Write messages about the release, or why it was withheld; the scheduler sends them until they are taken."""
     info = await _load_frozen(database, week)
     if info.publishable:
         text = f"{week} is published: {info.cases} cases, {info.criteria} criteria, at {settings.publish.at}"
     else:
         text = f"{week} is frozen and withheld\n" + "\n".join(info.why_not or ())
-    return {"sent": await notify(settings.notify, "released", week, text)}
+    async with database.begin() as session:
+        return {"messages": await write_message(session, settings.notify, "released", week, text)}
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotInfo:

@@ -1,0 +1,181 @@
+"""The scheduler's look at everything, once a minute: checks, messages about what they find, the heartbeat."""
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from datetime import datetime, timedelta
+from typing import Final
+
+from medlive.clock import iso_week, now
+from medlive.config import Settings
+from medlive.db import watch
+from medlive.db.session import Database, Session
+from medlive.db.tables.watch import Severity
+from medlive.db.watch import OpenProblem
+from medlive.errors import DatabaseUnavailable, ServiceUnavailable
+from medlive.service.notify import Event, beat
+from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
+from medlive.service.watch.checks import CHECKS, find_problems
+from medlive.service.watch.facts import read_facts
+from medlive.service.watch.local import read_local, verify_evidence
+from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, SCHEDULER_HEARD, Facts, Problem
+from medlive.service.watch.outbox import deliver, write_message
+
+_log = logging.getLogger(__name__)
+LOOK_S: Final = 60.0
+"""Seconds between looks; a problem is named within five minutes of its beginning."""
+ENDS_AFTER: Final = timedelta(minutes=5)
+"""A problem that was not seen for so long has ended; one that comes and goes is one problem."""
+RESENT_AFTER: Final = (timedelta(hours=1), timedelta(hours=4))
+RESENT_DAILY: Final = timedelta(days=1)
+"""How long after each message the next one is sent, until somebody acknowledges the problem."""
+_DAILY: Final = timedelta(days=1)
+Clock = Callable[[], datetime]
+_LOCAL: Final = frozenset(check.code for check in CHECKS if check.is_local)
+
+
+async def look(
+    database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now
+) -> list[Problem]:
+    """Run every check, store what they find, and send messages about it; the problems.
+
+    `heard`: a scheduler that goes on working is looking, which others may rely on. Raises DatabaseUnavailable.
+    """
+    if heard:
+        async with database.begin() as session:
+            await watch.observe(session, SCHEDULER_HEARD)
+    await _look_closer(database, settings)
+    problems = find_problems(await read_facts(database, settings, clock))
+    async with database.begin() as session:
+        await _store(session, settings, problems, iso_week(clock()))
+    await deliver(database, settings.notify)
+    if heard:
+        await _beat(database, settings, problems)
+    return problems
+
+
+async def read_problems(database: Database, settings: Settings, facts: Facts | None = None) -> list[Problem]:
+    """Every problem now; of another machine those that its scheduler has stored. Nothing is sent.
+
+    `facts` are those that were read just now. Raises ConfigError and DatabaseUnavailable.
+    """
+    problems = find_problems(facts or await read_facts(database, settings))
+    async with database.read() as session:
+        stored = {problem.key: problem for problem in await watch.list_open(session)}
+    live = {problem.key for problem in problems}
+    for known in stored.values():
+        if known.code in _LOCAL and known.key not in live and now() - known.seen_at < ENDS_AFTER:
+            problems.append(_from_stored(known))
+    for place, problem in enumerate(problems):
+        if problem.key in stored and stored[problem.key].is_acknowledged(now()):
+            problems[place] = replace(problem, is_acknowledged=True)
+    return problems
+
+
+async def store_problems(database: Database, settings: Settings) -> None:
+    """Store what the checks find where no scheduler does; nothing is sent."""
+    problems = await read_problems(database, settings)
+    async with database.begin() as session:
+        await watch.save_seen(session, _as_rows(problems))
+        await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
+
+
+async def keep_looking(database: Database, settings: Settings, alive: asyncio.Event, clock: Clock = now) -> None:
+    """Look once a minute. `alive` is set by the loop that is watched, whenever it goes round.
+
+    Raises DatabaseUnavailable.
+    """
+    while True:
+        heard = alive.is_set()
+        alive.clear()
+        await look_safely(database, settings, heard=heard, clock=clock)
+        await asyncio.sleep(LOOK_S)
+
+
+async def look_safely(database: Database, settings: Settings, *, heard: bool = False, clock: Clock = now) -> None:
+    """`look`, whose own faults are logged: they stop no step. Raises DatabaseUnavailable."""
+    try:
+        await look(database, settings, heard=heard, clock=clock)
+    except DatabaseUnavailable:
+        raise
+    except Exception:
+        _log.exception("the checks could not be run")
+
+
+async def _store(session: Session, settings: Settings, problems: Sequence[Problem], week: str) -> None:
+    """Bring the stored problems up to date, and write the messages that are due."""
+    await watch.save_seen(session, _as_rows(problems))
+    ended = await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
+    moment = now()
+    for stored in await watch.list_open(session):
+        if stored.send_at <= moment and not stored.is_acknowledged(moment):
+            event: Event = "problem_again" if stored.sent else "problem"
+            await write_message(session, settings.notify, event, week, _text(stored), code=stored.code)
+            wait = RESENT_AFTER[stored.sent] if stored.sent < len(RESENT_AFTER) else RESENT_DAILY
+            await watch.note_sent(session, stored, wait)
+            _log.warning("%s: %s", stored.code, stored.text)
+    for gone in ended:
+        if gone.sent:
+            text = f"ended: {gone.text}\nIt began {gone.began_at:%Y-%m-%d %H:%M} UTC."
+            await write_message(session, settings.notify, "problem_ended", week, text, code=gone.code)
+            _log.info("ended: %s: %s", gone.code, gone.text)
+
+
+def _text(problem: OpenProblem) -> str:
+    return (
+        f"{problem.text}\nWhat to do: {problem.next_step}\n"
+        f"Since {problem.began_at:%Y-%m-%d %H:%M} UTC. No more messages: medlive status ack {problem.code}"
+    )
+
+
+async def _look_closer(database: Database, settings: Settings) -> None:
+    """What takes longer: certificates once a day, evidence when its files changed, or a day later."""
+    async with database.begin() as session:
+        noted = await watch.observations(session)
+    hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
+    if (hosts or known) and (known is None or now() - known.at > _DAILY or sorted(known.value) != hosts):
+        seen = await look_at_certificates(settings)
+        async with database.begin() as session:
+            await watch.observe(session, CERTIFICATES, seen)
+    local = await asyncio.to_thread(read_local, settings, None)
+    if local is None or local.evidence_missing or local.evidence_corrupt:
+        return
+    verified = noted.get(EVIDENCE)
+    if verified is None or verified.value["state"] != local.evidence_state or now() - verified.at > _DAILY:
+        problem = await asyncio.to_thread(verify_evidence, settings)
+        async with database.begin() as session:
+            await watch.observe(session, EVIDENCE, {"state": local.evidence_state, "problem": problem})
+
+
+async def _beat(database: Database, settings: Settings, problems: Sequence[Problem]) -> None:
+    """Tell the dead man's switch that a scheduler works, or which problems stop the week."""
+    if settings.notify.heartbeat_url is None:
+        return
+    failing = sorted({problem.code for problem in problems if problem.severity is Severity.PAGE})
+    problem = None
+    try:
+        await beat(settings.notify, failing)
+    except ServiceUnavailable as error:
+        problem = error.message
+    async with database.begin() as session:
+        await watch.observe(session, HEARTBEAT, {"problem": problem})
+
+
+def _as_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
+    rows = []
+    for problem in problems:
+        row = problem.as_json()
+        del row["acknowledged"]
+        rows.append(row)
+    return rows
+
+
+def _from_stored(problem: OpenProblem) -> Problem:
+    return Problem(
+        code=problem.code,
+        subject=problem.subject,
+        severity=problem.severity,
+        text=problem.text,
+        next_step=problem.next_step,
+    )
