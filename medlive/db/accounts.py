@@ -244,10 +244,9 @@ def attempts_subject(name: str, network: str | None = None) -> str:
 async def forget_attempts(session: Session, account: Account, network: str | None = None) -> None:
     """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
     row, own = SignInAttemptsRow, attempts_subject(account.name)
+    which: ColumnElement[bool] = row.subject == attempts_subject(account.name, network)
     if network is None:
-        which = (row.subject == own) | row.subject.startswith(f"{own} from ", autoescape=True)
-    else:
-        which = row.subject == attempts_subject(account.name, network)
+        which |= row.subject.startswith(f"{own} from ", autoescape=True)
     await session.execute(delete(row).where(which))
 
 

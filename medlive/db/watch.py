@@ -172,7 +172,7 @@ async def undelivered(session: Session) -> list[Message]:
 
 async def observe(session: Session, name: str, value: dict[str, Any] | None = None) -> None:
     """Note what is seen under a name now, by the database's clock."""
-    seen = {"at": func.clock_timestamp(), "value": value or {}}
+    seen = {"at": func.now(), "value": value or {}}
     statement = upsert(ObservationRow).values(name=name, **seen)
     await session.execute(statement.on_conflict_do_update(index_elements=["name"], set_=seen))
 

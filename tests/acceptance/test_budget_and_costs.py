@@ -122,6 +122,30 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
         assert (told["kept"], told["usd_a_kept_case"]) == (week["kept"], pytest.approx(week["usd_a_kept_case"]))
 
 
+async def test_a_weeks_budget_holds_at_an_endpoint_that_reports_no_usage(instance: Instance) -> None:
+    models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
+    async with counting_endpoint(usage=False) as endpoint:
+        write_models(models.parent, endpoint.url)
+        models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
+        cut = await _do(_limited(instance, week_usd=0.01), "curate", "--json", status=1)
+        assert "is spent" in cut.json["spent"]["stopped"]
+        assert cut.json["left"] > 0
+        assert cut.json["spent"]["estimated_calls"] == endpoint.asked
+    replies = instance.rows("SELECT inputs::text, text, input_tokens, output_tokens, estimated FROM replies")
+    for inputs, reply, asked, answered, estimated in replies:
+        assert estimated
+        assert (asked > len(inputs), answered >= len(reply)) == (True, True)
+    status = await _do(_limited(instance, week_usd=0.01), "status", "--json", status=1)
+    assert "budget_spent" in {problem["code"] for problem in status.json["problems"]}
+    assert status.json["week"]["usd"] > 0.01
+    assert status.json["week"]["estimated"] == len(replies)
+    costs = (await _do(instance, "cost", "--week", "this", "--json")).json
+    assert {row["estimated"] for row in costs["spent"] if row["by"] == "all"} == {len(replies)}
+    week = (await _do(instance, "week", "show", "--json")).json
+    assert {row["estimated"] for row in week["cost"] if row["by"] == "all"} == {len(replies)}
+    assert "by an upper bound" in (await _do(instance, "status", status=None)).err
+
+
 def _told_by_replies(instance: Instance) -> float:
     return float(instance.one("SELECT sum(input_tokens * 2.0 + output_tokens * 8.0) / 1e6 FROM replies"))
 

@@ -63,8 +63,9 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         texts = {(post["event"], post.get("code")): post["text"] for post in posts}
         assert "no evidence index" in texts["problem", "step_failed"]
         assert texts["released", None] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
-        assert [m["Subject"] for m in mails] == [f"medlive: {p['text'].splitlines()[0][:150]}" for p in posts]
-        assert [m.get_content().strip() for m in mails] == [p["text"] for p in posts]
+        subjects = [" ".join(mail["Subject"].split()) for mail in mails]  # folding adds white space
+        assert subjects == [f"medlive: {post['text'].splitlines()[0][:150]}" for post in posts]
+        assert [m.get_content().split() for m in mails] == [p["text"].split() for p in posts]
         sent = len(posts)
         # The same failure is told once, and nothing is released twice.
         assert await take(settings) == {"queue": "failed"}

@@ -158,8 +158,8 @@ async def is_in_use(session: AsyncSession) -> bool:
 
 
 async def database_clock(session: AsyncSession) -> datetime:
-    """The server's present moment."""
-    moment: datetime = (await session.execute(text("SELECT clock_timestamp()"))).scalar_one()
+    """The moment at which the session's transaction began, by the server's clock."""
+    moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
     return moment
 
 

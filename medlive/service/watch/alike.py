@@ -10,12 +10,13 @@ from medlive.db.audit.health import FailedThread
 _VARIABLE: Final = (
     (re.compile(r"https?://\S+"), "URL"),
     (re.compile(r"'[^']*'|\"[^\"]*\"|`[^`]*`|“[^”]*”"), "…"),
-    (re.compile(r"\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b"), "ID"),
-    (re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{12,}\b"), "ID"),
+    (re.compile(r"\b[0-9a-fA-F]{8,}(?:-[0-9a-fA-F]{4,})*\b"), "#"),
+    (re.compile(r"\b(?=[\w-]*\d)(?=[\w-]*[A-Za-z])[\w-]{12,}\b"), "#"),
     (re.compile(r"\d+(?:[.,:]\d+)*"), "#"),
     (re.compile(r"\s+"), " "),
 )
-"""Patterns in the order in which they are replaced: addresses, quoted text, ids, numbers, white space."""
+"""Patterns in the order in which they are replaced: addresses, quoted text, ids, numbers, white space. An id and a
+number become the same, since an id may be all digits."""
 _STATUS: Final = re.compile(r"\bstatus (\d{3})\b")
 _LONGEST: Final = 200
 

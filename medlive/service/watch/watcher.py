@@ -10,6 +10,7 @@ from typing import Final
 from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db import watch
+from medlive.db.audit.health import database_clock
 from medlive.db.session import Database, Session
 from medlive.db.tables.watch import Severity
 from medlive.db.watch import OpenProblem
@@ -60,15 +61,16 @@ async def read_problems(database: Database, settings: Settings, facts: Facts | N
 
     `facts` are those that were read just now. Raises ConfigError and DatabaseUnavailable.
     """
-    problems = find_problems(facts or await read_facts(database, settings))
+    facts = facts or await read_facts(database, settings)
+    problems, moment = find_problems(facts), facts.moment
     async with database.read() as session:
         stored = {problem.key: problem for problem in await watch.list_open(session)}
     live = {problem.key for problem in problems}
     for known in stored.values():
-        if known.code in _LOCAL and known.key not in live and now() - known.seen_at < ENDS_AFTER:
+        if known.code in _LOCAL and known.key not in live and moment - known.seen_at < ENDS_AFTER:
             problems.append(_from_stored(known))
     for place, problem in enumerate(problems):
-        if problem.key in stored and stored[problem.key].is_acknowledged(now()):
+        if problem.key in stored and stored[problem.key].is_acknowledged(moment):
             problems[place] = replace(problem, is_acknowledged=True)
     return problems
 
@@ -107,7 +109,7 @@ async def _store(session: Session, settings: Settings, problems: Sequence[Proble
     """Bring the stored problems up to date, and write the messages that are due."""
     await watch.save_seen(session, _as_rows(problems))
     ended = await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
-    moment = now()
+    moment = await database_clock(session)
     for stored in await watch.list_open(session):
         if stored.send_at <= moment and not stored.is_acknowledged(moment):
             event: Event = "problem_again" if stored.sent else "problem"
@@ -132,9 +134,9 @@ def _text(problem: OpenProblem) -> str:
 async def _look_closer(database: Database, settings: Settings) -> None:
     """What takes longer: certificates once a day, evidence when its files changed, or a day later."""
     async with database.begin() as session:
-        noted = await watch.observations(session)
+        noted, moment = await watch.observations(session), await database_clock(session)
     hosts, known = certificate_hosts(settings), noted.get(CERTIFICATES)
-    if (hosts or known) and (known is None or now() - known.at > _DAILY or sorted(known.value) != hosts):
+    if (hosts or known) and (known is None or moment - known.at > _DAILY or sorted(known.value) != hosts):
         seen = await look_at_certificates(settings)
         async with database.begin() as session:
             await watch.observe(session, CERTIFICATES, seen)
@@ -142,7 +144,7 @@ async def _look_closer(database: Database, settings: Settings) -> None:
     if local is None or local.evidence_missing or local.evidence_corrupt:
         return
     verified = noted.get(EVIDENCE)
-    if verified is None or verified.value["state"] != local.evidence_state or now() - verified.at > _DAILY:
+    if verified is None or verified.value["state"] != local.evidence_state or moment - verified.at > _DAILY:
         problem = await asyncio.to_thread(verify_evidence, settings)
         async with database.begin() as session:
             await watch.observe(session, EVIDENCE, {"state": local.evidence_state, "problem": problem})
