@@ -153,8 +153,8 @@ async def due_messages(session: Session, limit: int) -> list[Message]:
     return [read(Message, found) for found in await session.scalars(query.with_for_update(skip_locked=True))]
 
 
-async def note_delivered(session: Session, message: Message) -> None:
-    """Remove a message that was delivered."""
+async def remove_message(session: Session, message: Message) -> None:
+    """Remove a message that was delivered, or whose place is no longer configured."""
     await session.execute(delete(OutboxRow).where(OutboxRow.id == message.id))
 
 

@@ -225,6 +225,7 @@ def test_status_tells_what_is_overdue_and_who_is_quarantined(new_instance: NewIn
     assert {s["step"] for s in told["steps"] if s["overdue"]} == {"harvest:sdn", "queue", "freeze", "retention"}
     assert [s["not_modified_share"] for s in told["sources"]] == [None, 0.75]
     (sdn,) = (s for s in told["steps"] if s["step"] == "harvest:sdn")
+    assert sdn["last"]["took"] == "0 s"
     assert (sdn["last"]["outcome"], sdn["last"]["in_short"]) == ("done", "pages 9, conditional 8, not_modified 6")
     assert "harvest:sdn is overdue since" in overdue.err
     assert "75%" in instance.here("status", status=1).out

@@ -67,8 +67,10 @@ async def test_a_fault_is_named_wherever_people_look(stage: Stage, name: str) ->
         await fault.make(stage)
         stage.configure("notify", webhook=SecretStr(url))
         await look(stage.database, stage.settings)
-    named = {problem.code for problem in await read_problems(stage.database, stage.settings)}
+    problems = await read_problems(stage.database, stage.settings)
+    named = {problem.code for problem in problems}
     assert fault.code in named
+    assert all(f"{problem.text}{problem.next_step}".isprintable() for problem in problems)
     assert (await metrics_of(stage))[fault.code] == 1
     messages = [post["text"] for post in posts if post["code"] == fault.code and post["event"] == "problem"]
     assert all(f"medlive status ack {fault.code}" in text and "What to do: " in text for text in messages)

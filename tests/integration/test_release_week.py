@@ -47,7 +47,11 @@ async def take(settings: Settings, moment: datetime = SUNDAY) -> dict[str, str]:
 
 
 async def test_a_frozen_week_is_verified_published_and_announced_once(
-    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(admin, 3)
     with serve_webhook() as (url, posts), serve_mail() as (port, mails):
@@ -58,6 +62,8 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         # There is no evidence index, so threads cannot be curated; what is ready is released all the same.
         steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
         assert await take(settings) == steps
+        failed = [record.levelname for record in caplog.records if "queue: failed" in record.getMessage()]
+        assert failed == ["WARNING"]
         assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
         assert {post["week"] for post in posts} == {WEEK}
         texts = {(post["event"], post.get("code")): post["text"] for post in posts}

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 from medlive.clock import parse_moment
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import Severity
+from medlive.printable import printable
 from medlive.service.schedule.steps import BACKUP, StepState, StepStatus, command_of, summarize_counts
 from medlive.service.watch.alike import group_failures
 from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, Facts, Finding, Problem
@@ -55,10 +56,10 @@ def find_problems(facts: Facts) -> list[Problem]:
             problems.append(
                 Problem(
                     code=check.code,
-                    subject=finding.subject,
+                    subject=printable(finding.subject),
                     severity=check.severity,
-                    text=finding.text,
-                    next_step=finding.next_step,
+                    text=printable(finding.text),  # endpoints and forums have their words in it
+                    next_step=printable(finding.next_step),
                 )
             )
     return problems

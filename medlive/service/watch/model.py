@@ -95,11 +95,6 @@ class Problem:
         """What tells it from other problems."""
         return self.code, self.subject
 
-    @property
-    def line(self) -> str:
-        """The problem in one line."""
-        return f"{self.code}: {self.text}; {self.next_step}"
-
     def as_json(self) -> dict[str, Any]:
         """The problem as JSON values."""
         return {

@@ -35,11 +35,12 @@ async def deliver(database: Database, section: NotifySection) -> int:
         messages = await watch.due_messages(session, _AT_ONCE)
     delivered = 0
     for message in messages:
-        error = await _try(section, message)
+        is_wanted = message.place in places(section)
+        error = await _try(section, message) if is_wanted else None
         async with database.begin() as session:
             if error is None:
-                delivered += 1
-                await watch.note_delivered(session, message)
+                delivered += is_wanted
+                await watch.remove_message(session, message)
             else:
                 tried = message.attempts
                 wait = _WAITS[tried] if tried < len(_WAITS) else _LONGEST_WAIT
@@ -49,8 +50,6 @@ async def deliver(database: Database, section: NotifySection) -> int:
 
 async def _try(section: NotifySection, message: watch.Message) -> str | None:
     """Send one message; why it was not delivered, or None."""
-    if message.place not in places(section):
-        return "the place is no longer configured"
     try:
         await send(section, message.place, message.message)
     except ServiceUnavailable as error:
