@@ -17,7 +17,7 @@ from medlive.service.schedule.steps import BACKUP, StepState, command_of
 from medlive.service.watch.checks import CHECKS
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.model import CERTIFICATES, Facts, Problem
-from medlive.service.watch.watcher import read_problems
+from medlive.service.watch.problems import read_problems
 from medlive.service.week_budget import week_limits
 
 NAMES: Final = {

@@ -16,7 +16,7 @@ from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
 from medlive.service.schedule.steps import StepState, read_states, summarize_counts
-from medlive.service.watch import watcher
+from medlive.service.watch import problems as watched
 from medlive.service.watch.facts import read_facts
 from medlive.service.week_budget import read_week
 
@@ -30,7 +30,7 @@ async def read_steps(settings: Settings) -> list[dict[str, Any]]:
 async def read_problems(settings: Settings) -> list[dict[str, Any]]:
     """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
-        return [problem.as_json() for problem in await watcher.read_problems(database, settings)]
+        return [problem.as_json() for problem in await watched.read_problems(database, settings)]
 
 
 async def acknowledge(
@@ -44,7 +44,7 @@ async def acknowledge(
         async with database.begin() as session:
             active = await is_scheduler_active(session)
         if not active:
-            await watcher.store_problems(database, settings)
+            await watched.store_problems(database, settings)
         async with database.begin() as session:
             problems = await db_watch.acknowledge(session, code, lasts=lasts, why=why, by=by)
     return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
@@ -56,7 +56,7 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     "problems" has each thing a person must look at.
     """
     facts = await read_facts(database, settings)
-    problems = await watcher.read_problems(database, settings, facts)
+    problems = await watched.read_problems(database, settings, facts)
     sources = []
     for source in facts.sources:
         harvests = facts.history.harvests.get(source.name)

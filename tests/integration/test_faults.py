@@ -16,7 +16,8 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.service.metrics import read_metrics
 from medlive.service.watch import checks, watcher
 from medlive.service.watch.checks import CHECKS
-from medlive.service.watch.watcher import look, read_problems
+from medlive.service.watch.problems import read_problems
+from medlive.service.watch.watcher import look
 from tests.support.faults import FAULTS, Stage, healthy_instance
 from tests.support.receivers import serve_webhook
 

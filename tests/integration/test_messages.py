@@ -13,7 +13,8 @@ from medlive.config import NotifySection, Settings
 from medlive.db import audit_log, watch
 from medlive.db.session import Database
 from medlive.errors import UsageError
-from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look, read_problems
+from medlive.service.watch.problems import read_problems
+from medlive.service.watch.watcher import RESENT_AFTER, RESENT_DAILY, look
 from tests.support.receivers import serve_beats, serve_webhook
 
 Posts = list[dict[str, Any]]

@@ -386,7 +386,7 @@ def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:
 
 
 _BAD_REQUEST = (
-    "'endpoint refuses request ' || revision.id || ': status 400: no parameter \"x' || revision.id || '\"'"
+    "'endpoint \x1b[2J refuses request ' || revision.id || ': status 400: no parameter \"x' || revision.id || '\"'"
 )
 _LIMITED = "'no answer in 6 attempts: status 429: wait ' || revision.id * 7 || ' s'"
 

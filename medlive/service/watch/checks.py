@@ -238,7 +238,7 @@ def unpriced(facts: Facts) -> Iterator[Finding]:
     if n := facts.week["unpriced"]:
         yield Finding(
             f"{n} replies of {facts.week['week']} have no price: the cost is unknown",
-            'set [prices."MODEL"] in models.toml',
+            'set [prices."MODEL"] in models.toml, 0 for a model that costs nothing',
         )
 
 

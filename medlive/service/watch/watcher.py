@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -17,23 +16,21 @@ from medlive.db.watch import OpenProblem
 from medlive.errors import DatabaseUnavailable, ServiceUnavailable
 from medlive.service.notify import Event, beat
 from medlive.service.watch.certificates import certificate_hosts, look_at_certificates
-from medlive.service.watch.checks import CHECKS, find_problems
+from medlive.service.watch.checks import find_problems
 from medlive.service.watch.facts import read_facts
 from medlive.service.watch.local import read_local, verify_evidence
-from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, SCHEDULER_HEARD, Facts, Problem
+from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, SCHEDULER_HEARD, Problem
 from medlive.service.watch.outbox import deliver, write_message
+from medlive.service.watch.problems import ENDS_AFTER, as_rows
 
 _log = logging.getLogger(__name__)
 LOOK_S: Final = 60.0
 """Seconds between looks; a problem is named within five minutes of its beginning."""
-ENDS_AFTER: Final = timedelta(minutes=5)
-"""A problem that was not seen for so long has ended; one that comes and goes is one problem."""
 RESENT_AFTER: Final = (timedelta(hours=1), timedelta(hours=4))
 RESENT_DAILY: Final = timedelta(days=1)
 """How long after each message the next one is sent, until somebody acknowledges the problem."""
 _DAILY: Final = timedelta(days=1)
 Clock = Callable[[], datetime]
-_LOCAL: Final = frozenset(check.code for check in CHECKS if check.is_local)
 
 
 async def look(
@@ -54,33 +51,6 @@ async def look(
     if heard:
         await _beat(database, settings, problems)
     return problems
-
-
-async def read_problems(database: Database, settings: Settings, facts: Facts | None = None) -> list[Problem]:
-    """Every problem now; of another machine those that its scheduler has stored. Nothing is sent.
-
-    `facts` are those that were read just now. Raises ConfigError and DatabaseUnavailable.
-    """
-    facts = facts or await read_facts(database, settings)
-    problems, moment = find_problems(facts), facts.moment
-    async with database.read() as session:
-        stored = {problem.key: problem for problem in await watch.list_open(session)}
-    live = {problem.key for problem in problems}
-    for known in stored.values():
-        if known.code in _LOCAL and known.key not in live and moment - known.seen_at < ENDS_AFTER:
-            problems.append(_from_stored(known))
-    for place, problem in enumerate(problems):
-        if problem.key in stored and stored[problem.key].is_acknowledged(moment):
-            problems[place] = replace(problem, is_acknowledged=True)
-    return problems
-
-
-async def store_problems(database: Database, settings: Settings) -> None:
-    """Store what the checks find where no scheduler does; nothing is sent."""
-    problems = await read_problems(database, settings)
-    async with database.begin() as session:
-        await watch.save_seen(session, _as_rows(problems))
-        await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
 
 
 async def keep_looking(database: Database, settings: Settings, alive: asyncio.Event, clock: Clock = now) -> None:
@@ -107,7 +77,7 @@ async def look_safely(database: Database, settings: Settings, *, heard: bool = F
 
 async def _store(session: Session, settings: Settings, problems: Sequence[Problem], week: str) -> None:
     """Bring the stored problems up to date, and write the messages that are due."""
-    await watch.save_seen(session, _as_rows(problems))
+    await watch.save_seen(session, as_rows(problems))
     ended = await watch.end_unseen(session, {problem.key for problem in problems}, ENDS_AFTER)
     moment = await database_clock(session)
     for stored in await watch.list_open(session):
@@ -162,22 +132,3 @@ async def _beat(database: Database, settings: Settings, problems: Sequence[Probl
         problem = error.message
     async with database.begin() as session:
         await watch.observe(session, HEARTBEAT, {"problem": problem})
-
-
-def _as_rows(problems: Sequence[Problem]) -> list[dict[str, str]]:
-    rows = []
-    for problem in problems:
-        row = problem.as_json()
-        del row["acknowledged"]
-        rows.append(row)
-    return rows
-
-
-def _from_stored(problem: OpenProblem) -> Problem:
-    return Problem(
-        code=problem.code,
-        subject=problem.subject,
-        severity=problem.severity,
-        text=problem.text,
-        next_step=problem.next_step,
-    )
