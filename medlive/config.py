@@ -160,9 +160,11 @@ class PublishSection(_Section):
 
 
 class NotifySection(_Section):
-    """Who is told of failed steps and of releases; nobody unless named."""
+    """Who is sent messages about problems and releases; nobody unless named."""
 
-    webhook: SecretStr | None = None  # An address that takes JSON by POST: "event", "week", "text"
+    webhook: SecretStr | None = None  # An address that takes JSON by POST: "event", "week", "text", maybe "code"
+    heartbeat_url: SecretStr | None = None
+    """A dead man's switch: POSTed to once a minute while all vital checks pass, else with `/fail` at its end."""
     email_to: tuple[str, ...] = ()
     email_from: str = "medlive@localhost"
     smtp_host: str = "localhost"
@@ -183,6 +185,16 @@ class TlsSection(_Section):
 
     authority: Path | None = None
     """A PEM file with authorities that are believed besides the system's; None for the system's alone."""
+
+
+class WatchSection(_Section):
+    """From when on checks report a problem (docs/operations.md#what-is-checked)."""
+
+    disk_free_share: Annotated[float, Field(ge=0, le=1)] = 0.05
+    disk_free_gb: Annotated[float, Field(ge=0)] = 2.0
+    """A disk is nearly full below either of both."""
+    certificate_days: Annotated[int, Field(ge=0)] = 14  # Days before its end that a certificate is reported
+    backup_days: Annotated[int, Field(ge=1)] = 8  # The age in days from which on the weekly backup is too old
 
 
 class ArchiveSection(_Section):
@@ -274,6 +286,7 @@ class Settings(_Section):
     publish: PublishSection = PublishSection()
     notify: NotifySection = NotifySection()
     tls: TlsSection = TlsSection()
+    watch: WatchSection = WatchSection()
     archive: ArchiveSection = ArchiveSection()
     backup: BackupSection = BackupSection()
     harvest: dict[str, Any] = Field(default_factory=dict)

@@ -121,7 +121,7 @@ class Year:
 
     async def check(self) -> None:
         """Note the lines of `status --check` that are new or gone since the last time."""
-        found = {_TIMES.sub("", line) for line in await read_problems(self.settings)}
+        found = {_TIMES.sub("", problem["text"]) for problem in await read_problems(self.settings)}
         for line in sorted(found - self.problems):
             self.note("status", line)
         for line in sorted(self.problems - found):

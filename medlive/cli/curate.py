@@ -98,7 +98,7 @@ def _say_spent(done: dict[str, Any]) -> None:
     if not spent["calls"]:
         return
     money = "cost unknown: a model has no price" if spent["usd"] is None else f"{spent['usd']:.4f} USD"
-    guessed = f", {spent['estimated_calls']} of the calls by estimate" if spent["estimated_calls"] else ""
+    guessed = f", {spent['estimated_calls']} of the calls by an upper bound" if spent["estimated_calls"] else ""
     say(f"spent: {spent['calls']} calls, {spent['tokens']} tokens, {money}{guessed}")
     for state in done["endpoints"]:
         if state["limited"] or state["overloaded"] or state["lowest"] < state["most"]:

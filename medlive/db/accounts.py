@@ -236,10 +236,18 @@ async def count_attempt(session: Session, subject: str) -> tuple[int, datetime]:
     return attempts, window_ends
 
 
-async def forget_attempts(session: Session, account: Account) -> None:
-    """Begin an account's count anew, after its password was given."""
-    subject = f"account:{account.name}"
-    await session.execute(delete(SignInAttemptsRow).where(SignInAttemptsRow.subject == subject))
+def attempts_subject(name: str, network: str | None = None) -> str:
+    """What attempts on an account are counted under: those from one network, or those from anywhere."""
+    return f"account:{name}" if network is None else f"account:{name} from {network}"
+
+
+async def forget_attempts(session: Session, account: Account, network: str | None = None) -> None:
+    """Begin an account's counts anew; with `network` that network's alone, after the password was given there."""
+    row, own = SignInAttemptsRow, attempts_subject(account.name)
+    which: ColumnElement[bool] = row.subject == attempts_subject(account.name, network)
+    if network is None:
+        which |= row.subject.startswith(f"{own} from ", autoescape=True)
+    await session.execute(delete(row).where(which))
 
 
 async def _find(session: Session, name: str) -> Account:

@@ -105,12 +105,15 @@ _WORKER: Final = (
         "cases": "INSERT, UPDATE (thread_id, status, status_reason)",
         "circuits": "INSERT, UPDATE, DELETE",
         "list_cursors": "INSERT, UPDATE, DELETE",
+        "observations": "INSERT, UPDATE, DELETE",
+        "open_problems": "INSERT, UPDATE, DELETE",
+        "outbox": "INSERT, UPDATE, DELETE",
         "procrastinate_jobs": "INSERT, UPDATE, DELETE",
         "procrastinate_periodic_defers": "UPDATE (job_id)",  # By a trigger of the jobs
         "procrastinate_workers": "INSERT, UPDATE, DELETE",
         "snapshots": "INSERT, UPDATE, DELETE",  # Triggers keep what is frozen
         "step_waits": "INSERT, UPDATE, DELETE",
-        "week_threads": "INSERT, UPDATE, DELETE",
+        "week_threads": "INSERT, UPDATE",
         "thread_revisions": f"INSERT, {_LOCKED}",
     }
 )
@@ -145,6 +148,17 @@ _HAS_RIGHTS: Final = text(
     "SELECT EXISTS (SELECT FROM pg_class, aclexplode(relacl) AS acl"
     " WHERE relnamespace = to_regnamespace(current_schema()) AND acl.grantee = to_regrole(:role))"
 )
+
+
+def expected_rights(tables: set[str]) -> dict[str, dict[str, str]]:
+    """Role → table → the rights that the role is given on it, as they are written in GRANT."""
+    expected: dict[str, dict[str, str]] = {}
+    for role, granted in _TABLES.items():
+        readable = tables.difference(_UNREAD[role])
+        expected[role] = dict.fromkeys(readable, "SELECT")
+        for table, rights in granted.items():
+            expected[role][table] = f"SELECT, {rights}" if table in readable else rights
+    return expected
 
 
 def replace_rights(connection: Connection, role: str) -> None:

@@ -32,7 +32,7 @@ class Budget:
     tokens: int = field(default=0, init=False)
     unpriced: int = field(default=0, init=False)  # Calls whose cost is unknown
     estimated: int = field(default=0, init=False)
-    """Calls that an endpoint gave no usage for: their estimate was charged."""
+    """Calls that an endpoint reported no usage for: an upper bound was charged."""
     stopped: str | None = field(default=None, init=False)
     """Which limit stopped a call first; None as long as none did."""
     _under_way: list[Usage] = field(default_factory=list, init=False)
@@ -85,11 +85,11 @@ class Budget:
         self._under_way.append(estimate)
 
     def settle(self, estimate: Usage, usage: Usage) -> None:
-        """Charge what a call took; where the endpoint did not say, its estimate."""
-        reported = usage.input_tokens + usage.output_tokens > 0
-        charged = usage if reported else estimate
+        """Charge what a call took; where even the engine does not know, its estimate."""
+        counted = usage.input_tokens + usage.output_tokens > 0
+        charged = usage if counted else estimate
         self.tokens += charged.input_tokens + charged.output_tokens
-        self.estimated += not reported
+        self.estimated += usage.estimated or not counted
         if charged.cost_usd is not None:
             self.usd += charged.cost_usd
         elif usage.cost_usd is not None:

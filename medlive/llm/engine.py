@@ -50,11 +50,15 @@ class Usage:
     cost_usd: float | None = None  # None when the model has no price in `models.toml`: unknown, not free
     latency_ms: float = 0.0
     reasoning_tokens: int = 0  # Of the output tokens, those spent on reasoning, where the endpoint says so
+    estimated: bool = False  # Whether the endpoint reported no usage, and an upper bound was counted instead
 
     def as_json(self) -> dict[str, Any]:
-        """The usage as a log holds it; `reasoning_tokens` only if there are any."""
-        names = self.__slots__ if self.reasoning_tokens else self.__slots__[:-1]
-        return {name: getattr(self, name) for name in names}
+        """The usage as a log holds it; the last two fields only where they say anything."""
+        values = {name: getattr(self, name) for name in self.__slots__}
+        for name in ("reasoning_tokens", "estimated"):
+            if not values[name]:
+                del values[name]
+        return values
 
     def __add__(self, other: "Usage") -> "Usage":
         """The sum; a cost that one of them does not know is unknown."""
@@ -66,6 +70,7 @@ class Usage:
             None if unknown else (self.cost_usd or 0.0) + (other.cost_usd or 0.0),
             self.latency_ms + other.latency_ms,
             self.reasoning_tokens + other.reasoning_tokens,
+            self.estimated or other.estimated,
         )
 
 

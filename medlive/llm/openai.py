@@ -40,6 +40,7 @@ from medlive.llm.wire import (
     read_completion,
     read_error,
     response_format,
+    usage_bound,
 )
 from medlive.redaction import hide_known, hide_secrets, remember
 from medlive.trust import tls_context
@@ -352,9 +353,10 @@ class OpenAIEngine:
         latency_ms = (time.perf_counter() - started) * 1000
         if not 200 <= status < 300:
             message = self._clean(_filter_message(status, headers, raw))
-            return Reply(message, Finish.REFUSAL, Usage(latency_ms=latency_ms), self._model)
+            # A filter that refuses a prompt has read it, and providers charge for that.
+            return Reply(message, Finish.REFUSAL, usage_bound(content, "", self._price, latency_ms), self._model)
         try:
-            return read_completion(raw, self._price, latency_ms)
+            return read_completion(raw, content, self._price, latency_ms)
         except NotACompletion as fault:
             page = raw.lstrip()[:1] == b"<"
             spent = fault.usage if fault.usage and fault.usage.input_tokens + fault.usage.output_tokens else None

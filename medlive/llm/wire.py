@@ -5,7 +5,7 @@ Nothing is sent here.
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, Final
 
@@ -88,13 +88,35 @@ def response_format(mode: JsonMode, request: Request) -> dict[str, Any] | None:
     return {"type": "json_schema", "json_schema": shape}
 
 
-def read_completion(raw: bytes, price: Price | None, latency_ms: float = 0.0) -> Reply:
-    """The reply in a chat completion's body. Raises NotACompletion."""
+def read_completion(raw: bytes, sent: bytes, price: Price | None, latency_ms: float = 0.0) -> Reply:
+    """The reply in a chat completion's body; `sent` is the request's, for an endpoint that reports no usage.
+
+    Raises NotACompletion.
+    """
     try:
         body = json.loads(raw)
     except (ValueError, RecursionError):
         raise NotACompletion(f"the answer is not JSON: {raw[:60]!r}") from None
-    return completion(body, price, latency_ms)
+    reply = completion(body, price, latency_ms)
+    if reply.usage.input_tokens:
+        return reply
+    return replace(reply, usage=usage_bound(sent, reply.thinking + reply.text, price, latency_ms))
+
+
+def usage_bound(sent: bytes, answer: str, price: Price | None, latency_ms: float) -> Usage:
+    """The most tokens that a request and its visible answer can have taken: one for each byte.
+
+    A byte-level tokenizer never makes more tokens than there are bytes. The JSON around the messages is longer
+    than the few special tokens that a chat template adds. Reasoning that an endpoint does not show is not counted.
+    """
+    asked, answered = len(sent), len(answer.encode("utf-8", "replace"))
+    return Usage(
+        input_tokens=asked,
+        output_tokens=answered,
+        cost_usd=price.cost(asked, 0, answered) if price else None,
+        latency_ms=latency_ms,
+        estimated=True,
+    )
 
 
 def completion(body: object, price: Price | None, latency_ms: float = 0.0) -> Reply:
@@ -139,7 +161,7 @@ def _usage(usage: object, price: Price | None, latency_ms: float) -> Usage:
         return count(details.get(name)) if isinstance(details, dict) else 0
 
     asked, answered = count(usage.get("prompt_tokens")), count(usage.get("completion_tokens"))
-    # Every request has input: a usage with neither, or with half of it, is none, and the estimate is charged.
+    # Every request has input: a usage with neither, or with half of it, is not a usage.
     if not asked or (not answered and usage.get("completion_tokens") != 0):
         return Usage(latency_ms=latency_ms)
     # Some endpoints report more cached tokens than they read.

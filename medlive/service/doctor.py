@@ -21,14 +21,15 @@ from medlive.clock import now
 from medlive.config import RoleSettings, Settings
 from medlive.db.migrate import check as schema_differences
 from medlive.db.runs import load_history
-from medlive.db.session import ping
+from medlive.db.session import read_clock
 from medlive.errors import MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
 from medlive.service.database import database_url, open_database
-from medlive.service.notify import notify
+from medlive.service.notify import places, send
 from medlive.service.paths import index_path
+from medlive.service.schedule.clocks import clock_problem
 from medlive.service.wiring import open_endpoint
 
 if TYPE_CHECKING:
@@ -151,7 +152,9 @@ async def _weeks_harvested(settings: Settings) -> int:
 async def examine_database(settings: Settings) -> list[Finding]:
     """Whether the database answers, has this version's schema, and agrees about the time."""
     async with open_database(settings) as database, database.begin() as session:
-        await ping(session)
+        off = clock_problem(now(), await read_clock(session))
+    if off is not None:
+        return [_bad("database", off, "let both machines set their clocks by the network (NTP)")]
     differences = schema_differences(database_url(settings))
     if differences:
         step = "medlive db check lists them; restore a backup, or upgrade with the version that made the tables"
@@ -250,7 +253,7 @@ def _judge_reply(subject: str, role: RoleSettings, reply: Reply, *, priced: bool
         step = "another model, or another json_mode in the role's table"
         return _bad(subject, f"the reply is not the JSON object that was asked for: {words!r}", step)
     usage = reply.usage
-    if not usage.input_tokens:
+    if usage.estimated:
         step = "budgets count an upper bound of tokens instead; ask the endpoint to send usage"
         return _warning(subject, f"{reply.model} answers and sends no usage", step)
     if not priced:
@@ -277,11 +280,14 @@ async def examine_evidence(settings: Settings) -> list[Finding]:
 async def examine_messages(settings: Settings) -> list[Finding]:
     """Whether the webhook and the mail server take a message."""
     section = settings.notify
-    if section.webhook is None and not section.email_to:
+    named = places(section)
+    if not named:
         step = "set webhook or email_to under [notify] in medlive.toml"
         return [_warning("messages", "nobody is told when a week fails", step)]
-    places = await notify(section, "test", "", "a test message of medlive doctor; nothing has happened")
-    return [_good("messages", f"a test message was taken by {' and '.join(places)}")]
+    text = "a test message of medlive doctor; nothing has happened"
+    for place in named:
+        await send(section, place, {"event": "test", "week": "", "text": text})
+    return [_good("messages", f"a test message was taken by {' and '.join(named)}")]
 
 
 async def examine_backup(settings: Settings) -> list[Finding]:

@@ -1,11 +1,12 @@
-"""What operators are sent unasked, by webhook (JSON, POST) and e-mail: failed steps, open circuits, releases."""
+"""How operators are reached: by webhook (JSON, POST), by e-mail, by a dead man's switch that misses its beat."""
 
 import asyncio
 import json
 import smtplib
+from collections.abc import Awaitable, Sequence
 from email.message import EmailMessage
 from email.utils import localtime, make_msgid
-from typing import Literal
+from typing import Any, Literal
 
 import httpx2
 
@@ -17,35 +18,56 @@ from medlive.trust import tls_context
 
 _TIMEOUT_S = 15.0
 
-Event = Literal["step_failed", "circuit_open", "released", "clock", "test"]
+Event = Literal["problem", "problem_again", "problem_ended", "released", "test"]
 
 
-async def notify(section: NotifySection, event: Event, week: str, text: str) -> list[str]:
-    """Send a message to every place that is configured; the kinds of those places.
+def places(section: NotifySection) -> list[str]:
+    """The kinds of places that are configured."""
+    named = [] if section.webhook is None else ["webhook"]
+    return [*named, "email"] if section.email_to else named
 
-    The first line of `text` is the subject of the e-mail.
+
+async def send(section: NotifySection, place: str, message: dict[str, Any]) -> None:
+    """Send a message to one of `places`. The first line of its text is the subject of the e-mail.
 
     Raises:
-        ServiceUnavailable: if a place cannot be reached or refuses; the others were still tried.
+        ServiceUnavailable: if the place cannot be reached or refuses.
     """
-    sends = {}
-    if section.webhook is not None:
-        sends["webhook"] = _post(section, {"event": event, "week": week, "text": text})
-    if section.email_to:
-        sends["email"] = asyncio.to_thread(_mail, section, text)
-    results = await asyncio.gather(*sends.values(), return_exceptions=True)
-    for kind, result in zip(sends, results, strict=True):
-        if isinstance(result, httpx2.HTTPError | httpx2.InvalidURL | OSError | smtplib.SMTPException):
-            # Neither the address nor what it answers is shown: both may hold a secret.
-            raise ServiceUnavailable(
-                f"the {kind} was not delivered ({type(result).__name__})", hint="see [notify] in medlive.toml"
-            ) from result
-        if isinstance(result, BaseException):
-            raise result
-    return list(sends)
+    if place == "webhook":
+        await _delivered(place, _post(section, message))
+    else:
+        await _delivered(place, asyncio.to_thread(_mail, section, message["text"]))
 
 
-async def _post(section: NotifySection, message: dict[str, str]) -> None:
+async def beat(section: NotifySection, failing: Sequence[str]) -> None:
+    """Tell the dead man's switch that all is well, or by its address with `/fail` which checks are failing.
+
+    Raises:
+        ServiceUnavailable: if it cannot be reached or refuses.
+    """
+    assert section.heartbeat_url is not None
+    url = section.heartbeat_url.get_secret_value()
+    remember(url)
+    await _delivered("heartbeat", _ping(f"{url.rstrip('/')}/fail" if failing else url, "\n".join(failing)))
+
+
+async def _delivered(what: str, sending: Awaitable[None]) -> None:
+    try:
+        await sending
+    except (httpx2.HTTPError, httpx2.InvalidURL, OSError, smtplib.SMTPException) as error:
+        # Neither the address nor what it answers is shown: both may hold a secret.
+        raise ServiceUnavailable(
+            f"the {what} was not delivered ({type(error).__name__})", hint="see [notify] in medlive.toml"
+        ) from error
+
+
+async def _ping(url: str, text: str) -> None:
+    async with httpx2.AsyncClient(timeout=_TIMEOUT_S, verify=tls_context()) as client:
+        answer = await client.post(url, content=text.encode("utf-8", "replace"))
+        answer.raise_for_status()
+
+
+async def _post(section: NotifySection, message: dict[str, Any]) -> None:
     assert section.webhook is not None
     url = section.webhook.get_secret_value()
     remember(url)  # httpx2 logs addresses

@@ -1,29 +1,24 @@
 """The status report: funnel, failures, costs, sources and steps, read from the database."""
 
-import os
-from collections.abc import Callable
 from dataclasses import asdict
-from datetime import datetime
+from datetime import timedelta
 from typing import Any
 
 from medlive.clock import now
-from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
-from medlive.db.curation.circuits import open_circuits
+from medlive.config import Settings
+from medlive.db import watch as db_watch
 from medlive.db.curation.funnel import funnel, recent_failures
 from medlive.db.curation.replies import Answers, Cost, Costs, costs
-from medlive.db.harvest.harvests import list_sources
 from medlive.db.jobs import Queue, count_ready
-from medlive.db.runs import is_scheduler_active, load_history
-from medlive.db.session import Database, read_clock
-from medlive.db.tables.intake import RunOutcome
-from medlive.llm.circuit import circuit_key, circuit_name
+from medlive.db.runs import is_scheduler_active
+from medlive.db.session import Database
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
-from medlive.service.schedule.clocks import clock_problem
-from medlive.service.schedule.steps import StepState, StepStatus, read_states, summarize_counts
-from medlive.service.week import week_problems
-from medlive.service.week_budget import find_spent, read_week
+from medlive.service.schedule.steps import StepState, read_states, summarize_counts
+from medlive.service.watch import problems as watched
+from medlive.service.watch.facts import read_facts
+from medlive.service.week_budget import read_week
 
 
 async def read_steps(settings: Settings) -> list[dict[str, Any]]:
@@ -32,78 +27,54 @@ async def read_steps(settings: Settings) -> list[dict[str, Any]]:
         return [step_as_json(state) for state in await read_states(database, settings, now())]
 
 
-async def read_problems(settings: Settings) -> list[str]:
-    """One line for each thing a person must look at. Raises ConfigError and DatabaseUnavailable."""
+async def read_problems(settings: Settings) -> list[dict[str, Any]]:
+    """Each thing a person must look at, as JSON values. Raises ConfigError and DatabaseUnavailable."""
     async with open_database(settings) as database:
-        problems: list[str] = (await read_health(database, settings, now()))["problems"]
-        return problems
+        return [problem.as_json() for problem in await watched.read_problems(database, settings)]
 
 
-async def read_health(database: Database, settings: Settings, moment: datetime) -> dict[str, Any]:
+async def acknowledge(
+    settings: Settings, code: str, *, lasts: timedelta | None, why: str | None, by: str | None
+) -> list[dict[str, Any]]:
+    """Take on every problem of a code, so that no more messages are sent about it; the problems.
+
+    Raises UsageError when no problem of this code is open, ConfigError, and DatabaseUnavailable.
+    """
+    async with open_database(settings) as database:
+        async with database.begin() as session:
+            active = await is_scheduler_active(session)
+        if not active:
+            await watched.store_problems(database, settings)
+        async with database.begin() as session:
+            problems = await db_watch.acknowledge(session, code, lasts=lasts, why=why, by=by)
+    return [{"code": p.code, "subject": p.subject, "text": p.text} for p in problems]
+
+
+async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
     """Sources, weekly steps, the week's money and open circuits as JSON values, and whether a scheduler runs.
 
-    "problems" has one line for each thing a person must look at: an open circuit, a spent budget, a quarantined
-    source, a step that failed or is overdue.
+    "problems" has each thing a person must look at.
     """
-    async with database.begin() as session:
-        sources = await list_sources(session)
-        harvests = (await load_history(session)).harvests
-        circuits = await open_circuits(session, configured_circuits(settings))
-        week = await read_week(session, settings.budget)
-        active = await is_scheduler_active(session)
-        of_weeks = await week_problems(session, moment)
-    async with database.read() as session:
-        clock = clock_problem(now(), await read_clock(session))
-    steps = [step_as_json(state) for state in await read_states(database, settings, moment)]
-    spent = find_spent(week)
-    problems = [str(opening) for opening in circuits]
-    problems += [spent] if spent else []
-    problems += of_weeks + ([clock] if clock else [])
-    problems += [
-        f"{s.name} is quarantined since {s.quarantined_at:%Y-%m-%d %H:%M} UTC: {s.quarantine_reason}"
-        for s in sources
-        if s.quarantined_at is not None
-    ]
-    for step in steps:
-        if step["overdue"]:
-            why = f": {step['last']['in_short']}" if _failed(step) else ""
-            problems.append(f"{step['step']} is overdue since {step['due']:%Y-%m-%d %H:%M} UTC{why}")
-        elif step["status"] != StepStatus.DONE.value and _failed(step):
-            problems.append(f"{step['step']} failed for {step['week']}: {step['last']['in_short']}")
-    latest = {name: history.latest.counts for name, history in harvests.items()}
+    facts = await read_facts(database, settings)
+    problems = await watched.read_problems(database, settings, facts)
+    sources = []
+    for source in facts.sources:
+        harvests = facts.history.harvests.get(source.name)
+        counts = {} if harvests is None else harvests.latest.counts
+        sources.append({**asdict(source), "not_modified_share": not_modified_share(counts)})
     return {
-        "sources": [
-            {**asdict(s), "not_modified_share": not_modified_share(latest.get(s.name, {}))} for s in sources
-        ],
-        "steps": steps,
-        "week": week,
-        "circuits": [asdict(opening) for opening in circuits],
-        "scheduler_active": active,
-        "problems": problems,
+        "sources": sources,
+        "steps": [step_as_json(state) for state in facts.steps],
+        "week": dict(facts.week),
+        "circuits": [asdict(opening) for opening in facts.circuits],
+        "scheduler_active": facts.scheduler_active,
+        "scheduler_heard": facts.scheduler_heard,
+        "workers": {queue: n for queue, n in facts.workers.items() if n},
+        "problems": [problem.as_json() for problem in problems],
     }
 
 
-def configured_circuits(settings: Settings) -> set[str]:
-    """The keys of the roles' circuits; their endpoints where a role's key is not in this environment.
-
-    The workers' may hold it: then their circuit has another key than this process could make.
-    """
-    used: list[RoleSettings] = [role for _, role in settings.roles]
-    return {
-        circuit_name(role.base_url, role.model)
-        if (key := os.environ.get(role.api_key_env or DEFAULT_KEY_VARIABLE)) is None
-        else circuit_key(role.base_url, key, role.model)
-        for role in used
-        if role.engine == "openai" and role.base_url and role.model
-    }
-
-
-def _failed(step: dict[str, Any]) -> bool:
-    last = step["last"]
-    return last is not None and last["week"] == step["week"] and last["outcome"] == RunOutcome.FAILED.value
-
-
-async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now) -> dict[str, Any]:
+async def read_status(settings: Settings) -> dict[str, Any]:
     """Everything `medlive status` prints, as JSON values: `read_health`, costs, and what the week will cost."""
     from medlive.evidence.manifest import describe_retriever  # imports NumPy
 
@@ -115,7 +86,7 @@ async def read_status(settings: Settings, *, clock: Callable[[], datetime] = now
             waiting, usd = await count_ready(session, Queue.CURATE), spent.total.cost_usd
             mean = usd / spent.curated if usd is not None and spent.curated else None
             week = await read_week(session, settings.budget, waiting=waiting, usd_a_thread=mean)
-        health = await read_health(database, settings, clock())
+        health = await read_health(database, settings)
     return (
         {
             "funnel": [[r.stage, r.outcome, r.reason, r.count] for r in rows],
@@ -161,8 +132,18 @@ def step_as_json(state: StepState) -> dict[str, Any]:
         last = {
             "week": run.week, "outcome": run.outcome.value, "started_at": run.started_at,
             "finished_at": run.finished_at, "counts": dict(run.counts), "in_short": summarize_counts(run.counts),
+            "took": None if run.finished_at is None else format_duration(run.finished_at - run.started_at),
         }  # fmt: skip
     return {
         "step": state.name, "week": state.week, "status": state.status.value, "why": state.why,
         "due": state.next_at, "retry_at": state.retry_at, "overdue": state.overdue, "last": last,
     }  # fmt: skip
+
+
+def format_duration(span: timedelta) -> str:
+    """A duration for people, such as 3 h 20 min."""
+    minutes, seconds = divmod(max(0, round(span.total_seconds())), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {seconds} s" if minutes else f"{seconds} s"

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict
-from datetime import datetime
 from typing import Any
 
 from medlive.clock import now
@@ -14,7 +13,7 @@ from medlive.db.audit.spending import spending
 from medlive.db.curation.funnel import STAGES
 from medlive.db.release.snapshots import find_snapshot, latest_frozen, load_fixed, load_kept_out
 from medlive.db.release.weeks import week_standing
-from medlive.db.runs import Run, load_history, runs_of_week
+from medlive.db.runs import Run, runs_of_week
 from medlive.db.session import Session
 from medlive.service.database import open_database
 from medlive.service.schedule.steps import FREEZE, QUEUE, command_of, summarize_counts
@@ -57,19 +56,13 @@ async def _costs_of_steps(session: Session, runs: Mapping[str, Run]) -> dict[str
     return {command_of(QUEUE): next((row.cost_usd for row in spent if row.by == "all"), 0.0)}
 
 
-async def week_problems(session: Session, moment: datetime) -> list[str]:
-    """A line for the newest frozen week if it is partial, and for what was recorded ahead of `moment`."""
-    problems = []
+async def newest_partial(session: Session) -> str | None:
+    """How far the newest frozen week was; None if it was whole, or none was frozen."""
     newest = await latest_frozen(session)
     fixed = None if newest is None else await load_fixed(session, newest.version)
-    if newest is not None and fixed is not None and fixed.partial is not None:
-        problems.append(f"{newest.version} is partial: {fixed.partial.in_short}")
-    ahead = (await load_history(session, moment)).ahead
-    if ahead:
-        problems.append(
-            f"recorded for weeks that have not come: {', '.join(ahead)}; `medlive week clear` undoes it"
-        )
-    return problems
+    if newest is None or fixed is None or fixed.partial is None:
+        return None
+    return f"{newest.version} is partial: {fixed.partial.in_short}"
 
 
 async def _read_snapshot(session: Session, week: str) -> dict[str, Any] | None:

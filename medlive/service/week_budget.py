@@ -1,7 +1,8 @@
 """The budget of an ISO week: what was spent, over all processes, and when no further thread is begun."""
 
+from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
+from typing import Any, NamedTuple
 
 from medlive.clock import iso_week, now
 from medlive.config import BudgetSection
@@ -9,6 +10,9 @@ from medlive.db.audit.listing import week_bounds
 from medlive.db.audit.spending import count_kept, stage_spending
 from medlive.db.session import Database, Session
 from medlive.llm.budget import BudgetSpent
+
+NEARLY = 0.8
+"""The share of a week's budget from which on it is nearly spent."""
 
 
 class WeekSpent(BudgetSpent):
@@ -18,6 +22,19 @@ class WeekSpent(BudgetSpent):
         """`retry_at` is the next week's first moment."""
         super().__init__(message, hint="the next week goes on; [budget] in config/medlive.toml limits it")
         self.retry_at = retry_at
+
+
+class WeekLimit(NamedTuple):
+    """One of a week's limits, and what counts against it."""
+
+    stage: str  # "" for the limit of all stages together
+    usd: float  # What is known to be spent
+    limit: float
+
+    @property
+    def name(self) -> str:
+        """What the limit is of, for messages."""
+        return f"The budget{f' for the {self.stage}' if self.stage else ''} of {self.limit:g} US dollars"
 
 
 async def check_week(database: Database, budget: BudgetSection) -> None:
@@ -35,27 +52,45 @@ async def read_week(
 ) -> dict[str, Any]:
     """What the present ISO week has cost by stage, beside its budget, as JSON values.
 
-    "projected_usd" adds `waiting` threads at `usd_a_thread` each; None where that is unknown.
+    "usd" and a stage's cost are None while a reply has no price: unknown, not free. "known_usd" is what the others
+    cost, and "estimated" counts the replies whose tokens are an upper bound. "projected_usd" adds `waiting`
+    threads at `usd_a_thread` each; None where that is unknown.
     """
     week = iso_week(now())
     since, until = week_bounds(week)
     stages = await stage_spending(session, since, until)
-    kept, total = await count_kept(session, since, until), sum(stages.values())
+    kept = await count_kept(session, since, until)
+    known = sum(stage.known_usd for stage in stages)
+    unpriced = sum(stage.unpriced for stage in stages)
+    total = None if unpriced else known
     return {
-        "week": week, "usd": total, "budget_usd": budget.week_usd, "stages": stages,
-        "stage_budget_usd": dict(budget.stage_week_usd), "kept": kept,
-        "usd_a_kept_case": total / kept if kept else None, "waiting": waiting,
-        "projected_usd": None if usd_a_thread is None else total + waiting * usd_a_thread,
-    }  # fmt: skip
+        "week": week,
+        "usd": total,
+        "known_usd": known,
+        "unpriced": unpriced,
+        "estimated": sum(stage.estimated for stage in stages),
+        "budget_usd": budget.week_usd,
+        "stages": {stage.stage: None if stage.unpriced else stage.known_usd for stage in stages},
+        "known_stages": {stage.stage: stage.known_usd for stage in stages},
+        "stage_budget_usd": dict(budget.stage_week_usd),
+        "kept": kept,
+        "usd_a_kept_case": total / kept if kept and total is not None else None,
+        "waiting": waiting,
+        "projected_usd": None if usd_a_thread is None or total is None else total + waiting * usd_a_thread,
+    }
+
+
+def week_limits(week: dict[str, Any]) -> Iterator[WeekLimit]:
+    """The limits of `read_week`, that of all stages first."""
+    if week["budget_usd"] is not None:
+        yield WeekLimit("", week["known_usd"], week["budget_usd"])
+    for stage, limit in week["stage_budget_usd"].items():
+        yield WeekLimit(stage, week["known_stages"].get(stage, 0.0), limit)
 
 
 def find_spent(week: dict[str, Any]) -> str | None:
     """Which limit of `read_week` is reached; None: none is."""
-    limits = [("", week["usd"], week["budget_usd"])]
-    limits += [
-        (f" for the {s}", week["stages"].get(s, 0.0), limit) for s, limit in week["stage_budget_usd"].items()
-    ]
-    for what, usd, limit in limits:
-        if limit is not None and usd >= limit:
-            return f"The budget{what} of {limit:g} US dollars for {week['week']} is spent ({usd:.2f})"
+    for limit in week_limits(week):
+        if limit.usd >= limit.limit:
+            return f"{limit.name} for {week['week']} is spent ({limit.usd:.2f})"
     return None

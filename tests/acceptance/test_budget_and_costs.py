@@ -68,7 +68,9 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
 
         instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
         instance.change("UPDATE replies SET cost_usd = NULL WHERE task = 'controller.write'")
-        unknown = (await _do(instance, "status", "--json")).json
+        unknown = (await _do(instance, "status", "--json", status=1)).json
+        assert "unpriced" in {problem["code"] for problem in unknown["problems"]}
+        assert unknown["week"]["usd"] is None
         stages = {stage["name"]: stage for stage in unknown["stages"]}
         assert [stages[name]["cost_usd"] is None for name in ("controller", "all", "screener")] == [
             True,
@@ -77,8 +79,9 @@ async def test_a_budget_stops_cleanly_and_costs_are_told(instance: Instance) -> 
         ]
         assert stages["all"]["usd_a_kept_case"] is None
         assert unknown["cost_usd"] is None
-        shown = await _do(instance, "status")
+        shown = await _do(instance, "status", status=1)
         assert "unknown" in shown.out
+        assert "USD spent" in shown.err
         assert "cost unknown" in shown.err
 
 
@@ -99,8 +102,8 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
             asked = endpoint.asked
             assert sum((await _do(poor, "curate", "--json", status=1)).json["outcomes"].values()) == 0
             assert endpoint.asked == asked
-            (problem,) = (await _do(poor, "status", "--json", status=1)).json["problems"]
-            assert "US dollars for" in problem
+            problems = (await _do(poor, "status", "--json", status=1)).json["problems"]
+            assert "US dollars for" in next(p["text"] for p in problems if p["code"] == "budget_spent")
             assert "is spent" in (await _do(poor, "status", "--check", status=1)).out
             # A week later the same budget is new.
             instance.change("ALTER TABLE replies DISABLE TRIGGER USER")
@@ -117,6 +120,30 @@ async def test_a_weeks_budget_leaves_threads_as_they_were_and_the_next_week_goes
         stages = {row["name"]: row["cost_usd"] for row in told["spent"] if row["by"] == "stage"}
         assert stages == pytest.approx(week["stages"])
         assert (told["kept"], told["usd_a_kept_case"]) == (week["kept"], pytest.approx(week["usd_a_kept_case"]))
+
+
+async def test_a_weeks_budget_holds_at_an_endpoint_that_reports_no_usage(instance: Instance) -> None:
+    models = Path(instance.settings["MEDLIVE_CONFIG"]) / "models.toml"
+    async with counting_endpoint(usage=False) as endpoint:
+        write_models(models.parent, endpoint.url)
+        models.write_text(models.read_text(encoding="utf-8") + PRICE, encoding="utf-8")
+        cut = await _do(_limited(instance, week_usd=0.01), "curate", "--json", status=1)
+        assert "is spent" in cut.json["spent"]["stopped"]
+        assert cut.json["left"] > 0
+        assert cut.json["spent"]["estimated_calls"] == endpoint.asked
+    replies = instance.rows("SELECT inputs::text, text, input_tokens, output_tokens, estimated FROM replies")
+    for inputs, reply, asked, answered, estimated in replies:
+        assert estimated
+        assert (asked > len(inputs), answered >= len(reply)) == (True, True)
+    status = await _do(_limited(instance, week_usd=0.01), "status", "--json", status=1)
+    assert "budget_spent" in {problem["code"] for problem in status.json["problems"]}
+    assert status.json["week"]["usd"] > 0.01
+    assert status.json["week"]["estimated"] == len(replies)
+    costs = (await _do(instance, "cost", "--week", "this", "--json")).json
+    assert {row["estimated"] for row in costs["spent"] if row["by"] == "all"} == {len(replies)}
+    week = (await _do(instance, "week", "show", "--json")).json
+    assert {row["estimated"] for row in week["cost"] if row["by"] == "all"} == {len(replies)}
+    assert "by an upper bound" in (await _do(instance, "status", status=None)).err
 
 
 def _told_by_replies(instance: Instance) -> float:

@@ -70,7 +70,8 @@ async def _recovers(instance: Instance) -> None:
         assert sum(done["outcomes"].values()) == THREADS
         assert done["outcomes"].get("failed") is None
         assert {p[0] for p in instance.places().values()} <= {"kept", "rejected"}
-        told = (await _do(instance, "status", "--json")).json
+        told = (await _do(instance, "status", "--json", status=1)).json
+        assert {problem["code"] for problem in told["problems"]} == {"unpriced"}
         assert told["failures"] == []
         asked = endpoint.asked
         assert asked > 0
@@ -95,7 +96,8 @@ async def test_an_endpoint_that_gives_no_answer_fails_the_threads_until_it_does(
             _point(instance, endpoint.url, timeout_s=0.5 if step is TOO_SLOW else 30.0)
             await _all_failed(instance, "endpoint_unavailable", status=ENDPOINT_GONE)
             assert endpoint.asked >= 1, name
-            assert (await _do(instance, "status", "--check")).out == "", name
+            checked = await _do(instance, "status", "--check", status=1)
+            assert checked.out.startswith(f"threads_fail_alike: {THREADS} threads failed alike"), name
     with socket.socket() as taken:  # bound and not listening: connections are refused
         taken.bind(("127.0.0.1", 0))
         _point(instance, f"http://127.0.0.1:{taken.getsockname()[1]}/v1")
@@ -118,7 +120,8 @@ async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) 
         assert (again.json["outcomes"], again.json["left"]) == ({}, THREADS)
         assert (instance.one(attempts), endpoint.asked, again.json["spent"]["calls"]) == (0, 1, 0)
         (problem,) = (await _do(instance, "status", "--json", status=1)).json["problems"]
-        assert "(rules) is not asked since" in problem
+        assert problem["code"] == "circuit_open"
+        assert "(rules) is not asked since" in problem["text"]
         instance.change("UPDATE circuits SET retry_at = now()")
         probed = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
         assert (probed.json["outcomes"], probed.json["left"], endpoint.asked) == ({}, THREADS, 2)
@@ -126,7 +129,7 @@ async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) 
         # Another endpoint is another circuit, and the old one's is no problem of this instance.
         _point(instance, good.url)
         assert sum((await _do(instance, "curate", "--json")).json["outcomes"].values()) == THREADS
-        assert (await _do(instance, "status", "--check")).out == ""
+        assert (await _do(instance, "status", "--check", status=1)).out.startswith("unpriced: ")
 
 
 async def test_a_thread_takes_no_longer_than_it_may(instance: Instance) -> None:

@@ -18,7 +18,7 @@ from medlive.db.session import Database
 from medlive.db.tables.people import Act
 from medlive.errors import CheckFailed, ServiceUnavailable
 from medlive.redaction import hide_secrets
-from medlive.service.notify import notify
+from medlive.service.notify import places, send
 from medlive.service.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week
@@ -67,7 +67,11 @@ async def test_the_scheduler_s_log_states_the_head_of_the_audit_log(
 
 
 async def test_a_frozen_week_is_verified_published_and_announced_once(
-    settings: Settings, admin: psycopg.Connection[Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    settings: Settings,
+    admin: psycopg.Connection[Any],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     fill(admin, 3)
     with serve_webhook() as (url, posts), serve_mail() as (port, mails):
@@ -78,15 +82,20 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         # There is no evidence index, so threads cannot be curated; what is ready is released all the same.
         steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
         assert await take(settings) == steps
+        failed = [record.levelname for record in caplog.records if "queue: failed" in record.getMessage()]
+        assert failed == ["WARNING"]
         assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
-        assert [(p["event"], p["week"]) for p in posts] == [("step_failed", WEEK), ("released", WEEK)]
-        assert "no evidence index" in posts[0]["text"]
-        assert posts[1]["text"] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
-        assert [m["Subject"] for m in mails] == [f"medlive: {p['text'][:150]}" for p in posts]
-        assert [m.get_content().strip() for m in mails] == [p["text"] for p in posts]
+        assert {post["week"] for post in posts} == {WEEK}
+        texts = {(post["event"], post.get("code")): post["text"] for post in posts}
+        assert "no evidence index" in texts["problem", "step_failed"]
+        assert texts["released", None] == f"{WEEK} is published: 3 cases, 9 criteria, at {tmp_path / 'public'}"
+        subjects = [" ".join(mail["Subject"].split()) for mail in mails]  # folding adds white space
+        assert subjects == [f"medlive: {post['text'].splitlines()[0][:150]}" for post in posts]
+        assert [m.get_content().split() for m in mails] == [p["text"].split() for p in posts]
+        sent = len(posts)
         # The same failure is told once, and nothing is released twice.
         assert await take(settings) == {"queue": "failed"}
-        assert (len(posts), len(mails)) == (2, 2)
+        assert (len(posts), len(mails)) == (sent, sent)
         assert all(m["Date"].datetime.tzinfo and m["Message-ID"] for m in mails)
     week = await read_week(settings, WEEK)
     assert {step["name"]: step["outcome"] for step in week["steps"]} == {
@@ -128,7 +137,8 @@ async def test_a_week_that_its_gates_refuse_is_withheld(
     with serve_webhook() as (url, posts):
         settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
         assert (await take(settings))["announce"] == "done"
-        assert posts[-1]["text"].startswith(f"{WEEK} is frozen and withheld\n")
+        (released,) = (post["text"] for post in posts if post["event"] == "released")
+        assert released.startswith(f"{WEEK} is frozen and withheld\n")
     assert not (tmp_path / "public").exists()
 
 
@@ -145,7 +155,8 @@ async def test_a_week_that_does_not_verify_goes_nowhere(
     assert "verify" in await take(settings, SUNDAY + timedelta(hours=2))
 
 
-async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows_its_address() -> None:
+async def test_a_place_that_refuses_is_named_without_its_address() -> None:
+    message = {"event": "problem", "week": WEEK, "text": "a step failed"}
     with serve_webhook(status=500) as (url, posts), serve_mail() as (port, mails):
         told = NotifySection(
             webhook=SecretStr(url),
@@ -153,9 +164,11 @@ async def test_one_place_that_refuses_keeps_no_message_from_the_others_nor_shows
             smtp_host="127.0.0.1",
             smtp_port=port,
         )
+        assert places(told) == ["webhook", "email"]
         with pytest.raises(ServiceUnavailable) as caught:
-            await notify(told, "step_failed", WEEK, "a step failed")
+            await send(told, "webhook", message)
+        await send(told, "email", message)
     assert "secret-token" not in f"{caught.value} {caught.value.hint}"
     assert hide_secrets(f"HTTP Request: POST {url} 500") == "HTTP Request: POST *** 500"
-    assert (len(posts), mails[0]["To"]) == (1, "a@example.org, b@example.org")
-    assert await notify(NotifySection(), "step_failed", WEEK, "nobody is told") == []
+    assert (posts, mails[0]["To"]) == ([message], "a@example.org, b@example.org")
+    assert places(NotifySection()) == []

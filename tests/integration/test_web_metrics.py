@@ -21,10 +21,9 @@ from tests.support.web import served, site_of
 Samples = dict[tuple[str, tuple[str, ...]], float]
 
 
-async def scrape(database: Database, settings: Settings, clock: datetime | None = None) -> Samples:
+async def scrape(database: Database, settings: Settings) -> Samples:
     """Metric and values of its labels → its value."""
-    moment = clock or datetime.now(UTC)
-    text = (await read_metrics(database, settings, clock=lambda: moment)).decode()
+    text = (await read_metrics(database, settings)).decode()
     families = list(text_string_to_metric_families(text))
     assert {family.name for family in families} <= NAMES.keys()
     return {
@@ -51,7 +50,10 @@ async def test_it_counts_what_the_database_holds(database: Database, database_ur
     assert 0 <= samples["medlive_oldest_job_seconds", (Queue.CURATE.value,)] < 3600
     assert sum(n for (name, _), n in samples.items() if name == "medlive_week_replies") == (paid or [0])[0]
     assert samples["medlive_budget_usd", ()] == 5
-    assert 0 < samples["medlive_disk_free_bytes", ()] <= samples["medlive_disk_size_bytes", ()]
+    assert 0 < samples["medlive_disk_free_bytes", ("home",)] <= samples["medlive_disk_size_bytes", ("home",)]
+    assert samples["medlive_queue_workers", (Queue.CURATE.value,)] == 0
+    assert samples["medlive_queue_ready_jobs", (Queue.CURATE.value,)] == 2
+    assert ("medlive_scheduler_heard_seconds", ()) not in samples
     assert samples["medlive_scheduler_active", ()] == 0
 
 

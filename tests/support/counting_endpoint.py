@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -30,8 +31,8 @@ class CountingEndpoint:
 
 
 @asynccontextmanager
-async def counting_endpoint(*, latency_ms: float = 0) -> AsyncIterator[CountingEndpoint]:
-    """Serve while the context lasts; `latency_ms` is the least time an answer takes."""
+async def counting_endpoint(*, latency_ms: float = 0, usage: bool = True) -> AsyncIterator[CountingEndpoint]:
+    """Serve while the context lasts; `latency_ms`: the least time an answer takes; `usage`: whether it has one."""
     endpoint = CountingEndpoint()
     endpoint.answers.set()
     engine = RulesEngine()
@@ -40,7 +41,11 @@ async def counting_endpoint(*, latency_ms: float = 0) -> AsyncIterator[CountingE
     async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
         await endpoint.answers.wait()
-        return await handler(request)
+        answer = await handler(request)
+        if usage or not isinstance(answer, web.Response) or answer.status != 200:
+            return answer
+        assert isinstance(answer.body, bytes)
+        return web.json_response({**json.loads(answer.body), "usage": None})
 
     app = build_app(engine, latency_ms=latency_ms)
     app.middlewares.append(count)

@@ -31,6 +31,25 @@ def serve_webhook(status: int = 204) -> Iterator[tuple[str, list[dict[str, Any]]
 
 
 @contextmanager
+def serve_beats() -> Iterator[tuple[str, list[tuple[str, str]]]]:
+    """The address of a dead man's switch, and path and body of each beat."""
+    beats: list[tuple[str, str]] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"] or 0)).decode()
+            beats.append((self.path, body))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *arguments: Any) -> None:
+            pass
+
+    with _serve(HTTPServer(("127.0.0.1", 0), Handler)) as port:
+        yield f"http://127.0.0.1:{port}/beat", beats
+
+
+@contextmanager
 def serve_mail() -> Iterator[tuple[int, list[EmailMessage]]]:
     """The port of a mail server, and the messages that it took."""
     received: list[EmailMessage] = []

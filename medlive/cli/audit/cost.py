@@ -37,10 +37,20 @@ def cost(
     }
     tokens = pick(found, "replies input_tokens cached_tokens output_tokens")
     rows = [
-        [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced]
+        [s.by, s.name or None, *counts, _money(s.cost_usd), s.unpriced, s.estimated]
         for s, counts in zip(found, tokens, strict=True)
     ]
-    columns = ["by", "what", "replies", "tokens in", "cached", "tokens out", "USD", "without a price"]
+    columns = [
+        "by",
+        "what",
+        "replies",
+        "tokens in",
+        "cached",
+        "tokens out",
+        "USD",
+        "without a price",
+        "by upper bound",
+    ]
     title = f"Cost: {chosen or 'all weeks'}; {kept} cases kept, {_money(a_case)} USD each"
     print_result(value, as_json, lambda: print_table(columns, rows, title=title))
 

@@ -184,7 +184,7 @@ def serve(
 
 def print_steps(steps: Sequence[Mapping[str, Any]]) -> None:
     """A row for each step; what is overdue or has failed stands in red."""
-    columns = ["step", "last run (UTC)", "outcome", "counts", "due (UTC)", "now"]
+    columns = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)", "now"]
     print_table(columns, [row(step) for step in steps], title="Steps")
 
 
@@ -195,6 +195,7 @@ def row(step: Mapping[str, Any]) -> list[Any]:
     return [
         step["step"],
         _moment(last.get("started_at")),
+        last.get("took"),
         _red(last.get("outcome"), last.get("outcome") == "failed"),
         counts if len(counts) <= COUNTS_WIDTH else f"{counts[: COUNTS_WIDTH - 1]}…",
         _red(_moment(step["due"]), step["overdue"]),

@@ -1,18 +1,25 @@
 """`medlive status`: where the threads are, what failed, what it cost, which steps are due."""
 
+import re
+from datetime import timedelta
 from typing import Annotated, Any
 
 import typer
-from typer import Option
+from typer import Argument, Context, Option
 
 from medlive.cli.operations.schedule import print_steps
 from medlive.cli.options import JsonOption
 from medlive.cli.output import echo, pick, print_result, print_table, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed
+from medlive.errors import CheckFailed, UsageError
+
+app = typer.Typer(invoke_without_command=True)
+_UNITS = {"m": "minutes", "h": "hours", "d": "days"}
 
 
-def command(
+@app.callback()
+def status(
+    context: Context,
     check: Annotated[
         bool, Option("--check", help="Print problems alone, one a line, and nothing when there is none.")
     ] = False,
@@ -20,19 +27,61 @@ def command(
 ) -> None:
     """Where the threads are, what failed, what it cost, and when each weekly step last ran and is due next.
 
-    Exit status 1 when a source is quarantined, a step failed and is not done since, or a step is overdue: not done
-    a day after its time in config/schedule.toml, by the scheduler or by cron. Nothing is overdue where nothing was
-    ever harvested. With --check it is silent when all is well, so that cron writes to nobody.
+    Exit status 1 when a check finds a problem that nobody has acknowledged; docs/operations.md lists the checks.
+    With --check it is silent when all is well, so that cron writes to nobody.
     """
+    if context.invoked_subcommand is not None:
+        return
     from medlive.service.status import read_problems, read_status
 
     if check:
-        problems = wait_for(read_problems(load_settings().settings))
-        print_result(problems, as_json, lambda: _print_problems(problems))
+        problems = _unacknowledged(wait_for(read_problems(load_settings().settings)))
+        print_result(problems, as_json, lambda: _print_lines(problems))
         raise typer.Exit(1 if problems else 0)
-    status: dict[str, Any] = wait_for(read_status(load_settings().settings))
-    failure = CheckFailed("; ".join(status["problems"])) if status["problems"] else None
-    print_result(status, as_json, lambda: _print(status), failure=failure)
+    value: dict[str, Any] = wait_for(read_status(load_settings().settings))
+    lines = [_line(problem) for problem in _unacknowledged(value["problems"])]
+    failure = CheckFailed("; ".join(lines)) if lines else None
+    print_result(value, as_json, lambda: _print(value), failure=failure)
+
+
+@app.command()
+def ack(
+    code: Annotated[str, Argument(help="The problem's code, as `medlive status --check` prints it.")],
+    lasts: Annotated[
+        str | None, Option("--for", help="How long: 30m, 12h, 7d. Without it until the problem ends.")
+    ] = None,
+    why: Annotated[str | None, Option(help="What you know about it.")] = None,
+    by: Annotated[str | None, Option("--by", metavar="NAME", help="Who says so.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Acknowledge a problem: no more messages about it are sent, and --check leaves it out, until it ends."""
+    from medlive.service.status import acknowledge
+
+    span = None if lasts is None else _parse_span(lasts)
+    settings = load_settings().settings
+    problems = wait_for(acknowledge(settings, code, lasts=span, why=why, by=by))
+    until = "until it ends" if lasts is None else f"for {lasts}"
+    print_result(problems, as_json, lambda: say(f"acknowledged {until}: {'; '.join(p['text'] for p in problems)}"))
+
+
+def _parse_span(text: str) -> timedelta:
+    match = re.fullmatch(r"([1-9][0-9]{0,3})([mhd])", text)
+    if match is None:
+        raise UsageError(f"{text!r} is not a duration", hint="give minutes, hours or days, as in 30m, 12h or 7d")
+    return timedelta(**{_UNITS[match.group(2)]: int(match.group(1))})
+
+
+def _unacknowledged(problems: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [problem for problem in problems if not problem["acknowledged"]]
+
+
+def _print_lines(problems: list[dict[str, Any]]) -> None:
+    for problem in problems:
+        echo(_line(problem))
+
+
+def _line(problem: dict[str, Any]) -> str:
+    return f"{problem['code']}: {problem['text']}; {problem['next_step']}"
 
 
 def _print_problems(problems: list[str]) -> None:
@@ -56,6 +105,9 @@ def _print(status: dict[str, Any]) -> None:
     say(f"retriever: {status['retriever']}")
     if not status["scheduler_active"]:
         say("no scheduler is running: the steps are taken by cron, by hand, or not at all")
+    for problem in status["problems"]:
+        if problem["acknowledged"]:
+            say(f"acknowledged: {_line(problem)}")
     paid = ["replies", "tokens in", "cached", "tokens out", "USD"]
     rates, latencies = ["a curated thread", "a kept case"], ["p50 ms", "p95 ms"]
     rows = [[*_paid(c), _money(c["usd_a_curated_thread"], c), _money(c["usd_a_kept_case"], c), *_latencies(c)]
@@ -85,7 +137,12 @@ def _print(status: dict[str, Any]) -> None:
 
 def _say_week(week: dict[str, Any]) -> None:
     budget = "" if week["budget_usd"] is None else f" of {week['budget_usd']:g}"
-    text = f"{week['week']}: {week['usd']:.4f}{budget} USD spent"
+    spent = (
+        f"{week['known_usd']:.4f}" if week["usd"] is not None else f"unknown, at least {week['known_usd']:.4f},"
+    )
+    text = f"{week['week']}: {spent}{budget} USD spent"
+    if week["estimated"]:
+        text += f", {week['estimated']} replies of it by an upper bound of their tokens"
     if week["projected_usd"] is not None:
         text += f", {week['projected_usd']:.4f} projected with {week['waiting']} threads that wait"
     if week["usd_a_kept_case"] is not None:
@@ -114,6 +171,8 @@ def _say_cost(status: dict[str, Any]) -> None:
         text += f": {whole['known_usd']:.4f} USD and {whole['unpriced']} replies without a price"
     else:
         text += f": {whole['unpriced']} replies without a price"
+    if whole["estimated"]:
+        text += f"; {whole['estimated']} replies counted by an upper bound: their endpoint reports no usage"
     say(f"{status['kept']} cases kept; {text}")
 
 

@@ -88,8 +88,16 @@ def _print(value: dict[str, Any]) -> None:
     print(f"decided: {value['standing']['in_short']}")
     rows = [list(row.values()) for row in value["threads"]]
     print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
-    cost = [[c["by"], c["name"], c["replies"], _money(c["cost_usd"])] for c in value["cost"] if c["by"] != "task"]
-    print_table(["by", "what", "replies", "USD"], cost, title="What it cost (by task: medlive cost)")
+    cost = []
+    for spent in value["cost"]:
+        if spent["by"] != "task":
+            counted = [spent["replies"], _money(spent["cost_usd"]), spent["unpriced"], spent["estimated"]]
+            cost.append([spent["by"], spent["name"], *counted])
+    print_table(
+        ["by", "what", "replies", "USD", "without a price", "by upper bound"],
+        cost,
+        title="What it cost (by task: medlive cost)",
+    )
     echo(_shipped(value["snapshot"]))
 
 

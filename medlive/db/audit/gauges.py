@@ -24,7 +24,7 @@ _OLDEST = text("""
     GROUP BY 1
 """)
 _SPENT = text("""
-    SELECT task, count(*), count(*) - count(cost_usd), coalesce(sum(cost_usd), 0)::float
+    SELECT task, count(*), count(*) - count(cost_usd), count(*) FILTER (WHERE estimated), sum(cost_usd)::float
     FROM replies WHERE created_at >= :since GROUP BY 1
 """)
 
@@ -37,7 +37,7 @@ class Gauges:
     recent: Sequence[tuple[Any, ...]]  # outcome, threads that an engine decided since
     jobs: Sequence[tuple[Any, ...]]  # queue, status, jobs
     oldest: Sequence[tuple[Any, ...]]  # queue, seconds since its oldest waiting job was deferred
-    spent: Sequence[tuple[Any, ...]]  # task, replies stored since, those without a price, US dollars of the others
+    spent: Sequence[tuple[Any, ...]]  # task, replies since, without a price, by a bound, US dollars of the priced
 
 
 async def count_stages(session: AsyncSession, week: str = "") -> Sequence[tuple[Any, ...]]:

@@ -20,7 +20,8 @@ class Spent:
     cached_tokens: int
     output_tokens: int
     unpriced: int  # Replies whose price is unknown
-    known_usd: float  # What the others cost
+    estimated: int  # Replies whose endpoint reported no usage: their tokens and cost are an upper bound
+    known_usd: float  # What those with a price cost
 
     @property
     def cost_usd(self) -> float | None:
@@ -35,11 +36,12 @@ _SPENT = text("""
         coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
         coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
         coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
-        count(*) - count(cost_usd) AS unpriced, coalesce(sum(cost_usd), 0)::float AS known_usd
+        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
+        coalesce(sum(cost_usd), 0)::float AS known_usd
     FROM (
         SELECT task, split_part(task, '.', 1) AS stage,
-            concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, cost_usd,
-            coalesce((
+            concat_ws(' ', engine, model) AS engine, input_tokens, cached_tokens, output_tokens, estimated,
+            cost_usd, coalesce((
                 SELECT source FROM agent_calls JOIN curations ON curations.id = curation_id
                 JOIN thread_revisions ON thread_revisions.id = curations.revision_id
                 JOIN threads ON threads.id = thread_revisions.thread_id
@@ -52,8 +54,9 @@ _SPENT = text("""
 
 
 _WEEK = text("""
-    SELECT split_part(task, '.', 1), coalesce(sum(cost_usd), 0)::float FROM replies
-    WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
+    SELECT split_part(task, '.', 1) AS stage, coalesce(sum(cost_usd), 0)::float AS known_usd,
+        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated
+    FROM replies WHERE created_at >= :since AND created_at < :until GROUP BY 1 ORDER BY 1
 """)
 _KEPT = text("""
     SELECT count(DISTINCT revision_id) FROM curations
@@ -61,10 +64,19 @@ _KEPT = text("""
 """)
 
 
-async def stage_spending(session: AsyncSession, since: datetime, until: datetime) -> dict[str, float]:
-    """Stage → US dollars of its replies that were stored in that time, where their price is known."""
-    rows = await session.execute(_WEEK, {"since": since, "until": until})
-    return {row[0]: row[1] for row in rows}
+@dataclass(frozen=True, slots=True)
+class StageSpent:
+    """What a stage's replies of a time cost."""
+
+    stage: str
+    known_usd: float  # Of the replies with a price
+    unpriced: int  # The other replies
+    estimated: int  # Replies that count by an upper bound of their tokens
+
+
+async def stage_spending(session: AsyncSession, since: datetime, until: datetime) -> list[StageSpent]:
+    """What each stage's replies cost that were stored in that time."""
+    return [read(StageSpent, row) for row in await session.execute(_WEEK, {"since": since, "until": until})]
 
 
 async def count_kept(session: AsyncSession, since: datetime, until: datetime) -> int:

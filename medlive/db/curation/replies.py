@@ -18,7 +18,7 @@ from medlive.llm.reading import split_thinking
 
 _MOST = 64
 """Replies that are looked for, or stored, in one transaction."""
-_USAGE = ("input_tokens", "cached_tokens", "output_tokens", "cost_usd", "latency_ms")
+_USAGE = ("input_tokens", "cached_tokens", "output_tokens", "estimated", "cost_usd", "latency_ms")
 _FOUND = [getattr(ReplyRow, name) for name in ("request_digest", "text", "finish", "reply_model", *_USAGE)]
 
 
@@ -121,7 +121,8 @@ class Cost:
     cached_tokens: int
     output_tokens: int
     unpriced: int  # Replies whose price is unknown
-    known_usd: float  # What the others cost
+    estimated: int  # Replies whose endpoint reported no usage: their tokens and cost are an upper bound
+    known_usd: float  # What those with a price cost
     latency_p50_ms: float
     latency_p95_ms: float
 
@@ -172,7 +173,8 @@ _COSTS = text("""
         count(*) AS replies, coalesce(sum(input_tokens), 0)::bigint AS input_tokens,
         coalesce(sum(cached_tokens), 0)::bigint AS cached_tokens,
         coalesce(sum(output_tokens), 0)::bigint AS output_tokens,
-        count(*) - count(cost_usd) AS unpriced, coalesce(sum(cost_usd), 0)::float AS known_usd,
+        count(*) - count(cost_usd) AS unpriced, count(*) FILTER (WHERE estimated) AS estimated,
+        coalesce(sum(cost_usd), 0)::float AS known_usd,
         coalesce(percentile_cont(0.5) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p50_ms,
         coalesce(percentile_cont(0.95) WITHIN GROUP (ORDER BY latency_ms), 0) AS latency_p95_ms
     FROM (SELECT *, split_part(task, '.', 1) AS stage FROM replies) AS paid

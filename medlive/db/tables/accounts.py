@@ -57,10 +57,10 @@ class SessionRow(Base):
 
 
 class SignInAttemptsRow(Base):
-    """Attempts to sign in, counted for a quarter of an hour by account and by address."""
+    """Attempts to sign in, counted for a quarter of an hour by account, by address and by both."""
 
     __tablename__ = "sign_in_attempts"
     __table_args__ = (CheckConstraint("attempts >= 1", name="attempts_positive"), Index(None, "until"))
-    subject: Mapped[str] = column("account:NAME or address:ADDRESS", primary_key=True)
+    subject: Mapped[str] = column("account:NAME, account:NAME from ADDRESS or address:ADDRESS", primary_key=True)
     attempts: Mapped[int] = column("How many there were")
     until: Mapped[datetime] = column("When the count starts anew")

@@ -100,6 +100,10 @@ class ReplyRow(Base):
     input_tokens: Mapped[int] = column("Tokens read")
     cached_tokens: Mapped[int] = column("Of these, tokens from the endpoint's cache")
     output_tokens: Mapped[int] = column("Tokens written")
+    estimated: Mapped[bool] = column(
+        "Whether the endpoint reported no usage, and the tokens are an upper bound: a byte each",
+        server_default="false",
+    )
     cost_usd: Mapped[float | None] = column(
         "The price in US dollars; NULL: unknown, not free", Numeric(asdecimal=False)
     )

@@ -48,6 +48,7 @@ class Act(StrEnum):
     FREEZE_PARTIAL = "freeze_partial"
     RUN_STEP = "run_step"
     CLEAR_STEP = "clear_step"
+    ACKNOWLEDGE = "acknowledge"
 
 
 class AuditLogRow(Base):

@@ -7,9 +7,9 @@ from medlive.config import Settings
 from medlive.db.release.snapshots import SnapshotInfo, find_snapshot, load_fixed
 from medlive.db.session import Database
 from medlive.errors import BadInput
-from medlive.service.notify import notify
 from medlive.service.paths import snapshot_folder
 from medlive.service.release.publish import publish_snapshot
+from medlive.service.watch.outbox import write_message
 from medlive.snapshot.verify.run import verify_snapshot
 
 
@@ -35,7 +35,7 @@ async def publish_week(database: Database, settings: Settings, week: str) -> dic
 
 
 async def announce_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
-    """Tell the configured places of the release, or why it was withheld. Raises ServiceUnavailable."""
+    """Write messages about the release, or why it was withheld; the scheduler sends them until they are taken."""
     info = await _load_frozen(database, week)
     if info.publishable:
         text = f"{week} is published: {info.cases} cases, {info.criteria} criteria, at {settings.publish.at}"
@@ -43,9 +43,9 @@ async def announce_week(database: Database, settings: Settings, week: str) -> di
         text = f"{week} is frozen and withheld\n" + "\n".join(info.why_not or ())
     async with database.begin() as session:
         fixed = await load_fixed(session, week)
-    if fixed is not None and fixed.partial is not None:
-        text += f"\npartial: {fixed.partial.in_short}"
-    return {"sent": await notify(settings.notify, "released", week, text)}
+        if fixed is not None and fixed.partial is not None:
+            text += f"\npartial: {fixed.partial.in_short}"
+        return {"messages": await write_message(session, settings.notify, "released", week, text)}
 
 
 async def _load_frozen(database: Database, week: str) -> SnapshotInfo:

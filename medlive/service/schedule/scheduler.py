@@ -16,18 +16,17 @@ from typing import Any
 
 from procrastinate import App
 
-from medlive.clock import iso_week
+from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.model import Reason
 from medlive.db.audit_log import latest_act
-from medlive.db.curation.circuits import open_circuits
 from medlive.db.jobs import Queue, count_open, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
 from medlive.db.session import Connection, Database, ask_lock, lock_connection, read_clock
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.people import Act
-from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, ServiceUnavailable, describe
+from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, describe
 from medlive.integrity.signing import load_signing_key
 from medlive.logs import bound
 from medlive.service.backup.make import back_up_week
@@ -38,13 +37,12 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
-from medlive.service.notify import Event, notify
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
 from medlive.service.schedule.clocks import BelievedClock
 from medlive.service.schedule.steps import StepState, StepStatus
-from medlive.service.status import configured_circuits
+from medlive.service.watch.watcher import keep_looking, look_safely
 from medlive.service.wiring import build_filters
 
 _log = logging.getLogger(__name__)
@@ -131,7 +129,7 @@ class _Runner:
     lanes: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     looked_for: set[str] = field(default_factory=set)  # Steps under way that may be due again at their end
     believed: BelievedClock = field(default_factory=BelievedClock)
-    clock_problem: bool = False  # Whether a clock's problem was sent, and lasts
+    clock_problem: bool = False  # Whether a clock's problem was logged, and lasts
 
     async def work(self, connection: Connection, *, once: bool, wake_s: float) -> None:
         """Run due steps while this process has the lock of `connection`."""
@@ -142,12 +140,18 @@ class _Runner:
             await asyncio.sleep(wake_s)
         if once:
             await self._run_due(None)
+            await look_safely(self.database, self.settings, clock=self.clock or now)
             return
         times = steps.weekly_times(self.settings.schedule, select_sources(self.settings, []))
         known: dict[str, datetime] = {}
         looked, cleared = datetime.min.replace(tzinfo=UTC), 0
+        alive = asyncio.Event()
+        watching = asyncio.create_task(keep_looking(self.database, self.settings, alive, self.clock or now))
         try:
             while True:
+                alive.set()
+                if watching.done():
+                    watching.result()
                 # A lost connection loses the lock, and another scheduler may be active.
                 if not await ask_lock(connection, _HAS_LOCK, SCHEDULER_LOCK):
                     raise DatabaseUnavailable("the scheduler's lock was lost")
@@ -159,12 +163,11 @@ class _Runner:
                 if slots != known or is_late or cleared != await self._latest_clearing():
                     known, looked, cleared = slots, moment, await self._latest_clearing()
                     self._look(times)
-                    await self._report_circuits(iso_week(moment))
                 await asyncio.sleep(wake_s)
         finally:
-            for task in self.lanes.values():
+            for task in (watching, *self.lanes.values()):
                 task.cancel()
-            await asyncio.gather(*self.lanes.values(), return_exceptions=True)
+            await asyncio.gather(watching, *self.lanes.values(), return_exceptions=True)
 
     async def _moment(self) -> datetime:
         """The moment that decides what is due; a clock that is not believed is said once."""
@@ -174,7 +177,6 @@ class _Runner:
             reading = self.believed.read(await read_clock(session))
         if reading.problem is not None and not self.clock_problem:
             _log.warning("%s", reading.problem)
-            await self._notify_operators("clock", iso_week(reading.moment), reading.problem)
         self.clock_problem = reading.problem is not None
         return reading.moment
 
@@ -190,7 +192,6 @@ class _Runner:
         if names:
             message = f"recorded before its week, by a clock that was ahead, and due again: {', '.join(names)}"
             _log.warning("%s", message)
-            await self._notify_operators("clock", iso_week(moment), message)
 
     def _notify_once(self, message: str, key: str | None = None) -> bool:
         """Send a message unless it, or another of its `key`, was sent before; whether it was sent."""
@@ -249,31 +250,12 @@ class _Runner:
                 _log.error("%s", message)
             else:
                 self.notify(message)
-            if done.state is StepOutcome.FAILED and _result(due[0], due[0].latest) != done:
-                await self._notify_operators("step_failed", done.iso_week, message)
 
     async def _run_step(self, step: StepState) -> StepResult:
         works = {STEP: step_work(self.database, self.settings)}
         await run_step_job(self.app, self.database, works, step.queue, step.name, step.week)
         async with self.database.begin() as session:
             return _result(step, await latest_run(session, step.command, step.week))
-
-    async def _notify_operators(self, event: Event, week: str, message: str) -> None:
-        """Send a message to the configured places; one that cannot be reached fails no step."""
-        try:
-            await notify(self.settings.notify, event, week, message)
-        except ServiceUnavailable as error:
-            self.notify(error.message)
-
-    async def _report_circuits(self, week: str) -> None:
-        """Send word of each open circuit once: threads wait for it, and no step fails."""
-        async with self.database.begin() as session:
-            openings = await open_circuits(session, configured_circuits(self.settings))
-        for opening in openings:
-            since = f"{opening.opened_at:%Y-%m-%d %H:%M} UTC"
-            message = f"the endpoint {opening.endpoint} is not asked since {since}: {opening.cause}"
-            if self._notify_once(message):
-                await self._notify_operators("circuit_open", week, message)
 
     def _report_blocked(self, state: StepState) -> None:
         skipped = StepResult(state.command, state.week, StepOutcome.SKIPPED, state.why or "")

@@ -1,5 +1,6 @@
 """The routes of accounts: sign in and out, invitations, an account's own page."""
 
+import asyncio
 import ipaddress
 import logging
 from dataclasses import dataclass
@@ -22,7 +23,11 @@ router: Final = APIRouter(include_in_schema=False)
 ACCOUNTS: Final = Room("accounts", False, router, (Section("Account", "/account"),))
 ACCOUNT_ATTEMPTS: Final = 10
 ADDRESS_ATTEMPTS: Final = 50
-"""Attempts to sign in within `accounts.ATTEMPTS_WINDOW`, of one account and from one address."""
+"""Attempts to sign in within `accounts.ATTEMPTS_WINDOW` from one address, of one account and of all."""
+SLOW_ATTEMPTS: Final = 30
+SLOW_S: Final = 2.0
+"""After so many attempts on an account from anywhere each further one takes so many seconds longer. It is refused
+to nobody: a stranger at another address keeps no owner out."""
 HOME: Final = "/account"
 
 SiteOf = Annotated[Site, Depends(site_of)]
@@ -180,7 +185,11 @@ async def _sign_in_page(
 async def _check_password(request: Request, site: Site, name: str, password: str) -> Account | _Refusal:
     """The account whose password this is, or why it is refused; attempts are counted before."""
     spelled = accounts.account_name(name) or ""
-    limits = {f"address:{_network(request)}": ADDRESS_ATTEMPTS, f"account:{spelled}": ACCOUNT_ATTEMPTS}
+    network = _network(request)
+    limits = {
+        f"address:{network}": ADDRESS_ATTEMPTS,
+        accounts.attempts_subject(spelled, network): ACCOUNT_ATTEMPTS,
+    }
     for subject, most in limits.items():
         async with site.database.begin() as session:
             attempts, until = await accounts.count_attempt(session, subject)
@@ -190,6 +199,11 @@ async def _check_password(request: Request, site: Site, name: str, password: str
             _log.warning("too many attempts to sign in: %d, %d minutes left", attempts, minutes)
             text = f"Too many attempts. Try again in {minutes} minutes."
             return _Refusal(text, 429, seconds)
+    async with site.database.begin() as session:
+        attempts, _ = await accounts.count_attempt(session, accounts.attempts_subject(spelled))
+    if attempts > SLOW_ATTEMPTS:
+        _log.warning("%d attempts to sign in to one account: each takes longer", attempts)
+        await asyncio.sleep(SLOW_S)
     async with site.database.begin() as session:
         account, stored = await accounts.find_password(session, spelled) or (None, None)
     if not await passwords.verify(stored, password) or account is None or stored is None:
@@ -214,7 +228,7 @@ async def _enter(request: Request, site: Site, account: Account, place: str) -> 
     async with site.database.begin() as session:
         if known := request.session.get(TOKEN):
             await accounts.end_session(session, known)
-        await accounts.forget_attempts(session, account)
+        await accounts.forget_attempts(session, account, _network(request))
         token = await accounts.start_session(session, account)
     # Another token of forms too: nothing that was known before goes on.
     request.session.clear()

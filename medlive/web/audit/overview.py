@@ -25,7 +25,7 @@ OUTCOMES: Final = ("pending", "rejected", "failed", "held", "kept", "withdrawn")
 
 async def load_overview(site: Site, account: Account, tables: list[Link]) -> OverviewPage:
     """Everything the overview shows."""
-    health = await read_health(site.database, site.settings, now())
+    health = await read_health(site.database, site.settings)
     async with site.database.begin() as session:
         found = await list_standings(session)
         drift, drift_from = find_drift(await list_decided(session))

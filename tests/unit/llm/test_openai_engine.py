@@ -19,6 +19,7 @@ from medlive.curation import tasks
 from medlive.errors import ConfigError, EndpointUnavailable
 from medlive.evaluation.grading.verdict import GradeReply, RubricGradeReply
 from medlive.llm.engine import Finish, Prompt, Request
+from medlive.llm.fence import render
 from medlive.llm.limiter import Limiter
 from medlive.llm.openai import JsonMode, OpenAIEngine, Price
 from medlive.llm.wire import strict_schema
@@ -72,9 +73,9 @@ async def test_a_sound_answer_carries_text_model_usage_and_cost() -> None:
     assert usage.latency_ms > 0
 
 
-async def test_without_a_price_or_a_usage_the_cost_is_unknown() -> None:
+async def test_without_a_price_the_cost_is_unknown_and_without_a_usage_it_is_an_upper_bound() -> None:
     reply, _ = await ask([ok(GOOD)])
-    assert reply.usage.cost_usd is None
+    assert (reply.usage.cost_usd, reply.usage.estimated) == (None, False)
     body = completion(GOOD)
     odd = {"prompt_tokens": "many", "completion_tokens": -4, "prompt_tokens_details": 3}
     nan = {"prompt_tokens": float("nan"), "completion_tokens": 1}
@@ -90,8 +91,11 @@ async def test_without_a_price_or_a_usage_the_cost_is_unknown() -> None:
     for usage in unusable:
         reply, asked = await ask([sends({**body, "usage": usage})], price=Price(1, 1))
         assert asked == 1
-        assert (reply.usage.input_tokens, reply.usage.output_tokens) == (0, 0)
-        assert reply.usage.cost_usd is None
+        # A byte-level tokenizer makes no more tokens than there are bytes.
+        assert reply.usage.input_tokens > sum(len(m["content"].encode()) for m in render(REQUEST))
+        assert reply.usage.output_tokens == len(GOOD.encode())
+        assert reply.usage.cost_usd == (reply.usage.input_tokens + reply.usage.output_tokens) / 1e6
+        assert reply.usage.estimated
 
 
 async def test_what_is_sent_is_the_fenced_request_with_a_strict_schema() -> None:

@@ -1,0 +1,109 @@
+"""The nouns of watching: the facts that checks read, and the problems that they report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, NamedTuple
+
+from medlive.config import Settings
+from medlive.db.audit.health import FailedJobs, FailedThread, MissingRight, QueueHealth
+from medlive.db.harvest.harvests import SourceInfo
+from medlive.db.runs import History
+from medlive.db.tables.watch import Severity
+from medlive.db.watch import Message, Observation
+from medlive.llm.circuit import Opening
+from medlive.service.schedule.steps import StepState
+
+SCHEDULER_HEARD = "scheduler"
+CERTIFICATES = "certificates"
+EVIDENCE = "evidence"
+HEARTBEAT = "heartbeat"
+"""Names of observations."""
+
+
+class Disk(NamedTuple):
+    """A file system that medlive writes to."""
+
+    place: str  # home, archive, backup or database
+    path: str
+    free: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LocalFacts:
+    """What only the machine itself knows."""
+
+    disks: Sequence[Disk]
+    evidence_missing: str | None  # Why there is no evidence index; None: there is one
+    evidence_corrupt: str | None  # What is wrong with it, as far as its files' names and sizes say
+    evidence_state: str  # Names, sizes and times of its files, as one digest
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """Everything that checks read, at one moment."""
+
+    settings: Settings
+    moment: datetime  # By the database's clock
+    in_use: bool  # Whether anything was ever harvested or imported
+    scheduler_active: bool
+    history: History
+    steps: Sequence[StepState]
+    workers: Mapping[str, int]  # Queue → processes that serve it
+    queues: Sequence[QueueHealth]
+    decisions: Sequence[datetime]  # When the latest attempts ended, newest first
+    decided: int  # Threads that engines decided within a week
+    failed_jobs: Sequence[FailedJobs]
+    failed_threads: Sequence[FailedThread]
+    sources: Sequence[SourceInfo]
+    circuits: Sequence[Opening]
+    week: Mapping[str, Any]  # Of `read_week`
+    undelivered: Sequence[Message]
+    missing_rights: Sequence[MissingRight]
+    observations: Mapping[str, Observation]
+    clock_problem: str | None  # That this machine's clock and the database's do not agree
+    partial: str | None  # How far the newest frozen week was; None: whole, or there is none
+    local: LocalFacts | None  # None: this machine does not hold MEDLIVE_HOME
+
+    @property
+    def scheduler_heard(self) -> datetime | None:
+        """When a scheduler was last heard; None: never."""
+        noted = self.observations.get(SCHEDULER_HEARD)
+        return None if noted is None else noted.at
+
+
+class Finding(NamedTuple):
+    """What a check finds: a sentence, what to do about it, and what it is about."""
+
+    text: str
+    next_step: str
+    subject: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A thing that a person must look at."""
+
+    code: str
+    subject: str  # "" where it is about the whole
+    severity: Severity
+    text: str
+    next_step: str
+    is_acknowledged: bool = False
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells it from other problems."""
+        return self.code, self.subject
+
+    def as_json(self) -> dict[str, Any]:
+        """The problem as JSON values."""
+        return {
+            "code": self.code,
+            "subject": self.subject,
+            "severity": self.severity.value,
+            "text": self.text,
+            "next_step": self.next_step,
+            "acknowledged": self.is_acknowledged,
+        }

@@ -1,0 +1,492 @@
+"""An instance that is well, and the faults that can be made in it: each for real, in its database and files."""
+
+import asyncio
+import os
+import shutil
+import ssl
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+from pydantic import SecretStr
+from sqlalchemy import text
+
+from medlive.clock import iso_week, now
+from medlive.config import Settings
+from medlive.db.jobs import Queue, announce_serving
+from medlive.db.release.snapshots import FixedMeta, Numbers
+from medlive.db.runs import SCHEDULER_LOCK
+from medlive.db.session import Database, ask_lock, lock_connection
+from medlive.llm.circuit import circuit_key, circuit_name
+from medlive.service.jobs import defer_revisions, defer_step, open_app
+from medlive.service.schedule.steps import latest_slot
+from medlive.service.watch.watcher import look
+from medlive.snapshot.manifest import Partial, Provenance
+from tests.support.decisions import saved, thread
+
+ENDPOINT = {"engine": "openai", "base_url": "http://127.0.0.1:9/v1", "model": "m"}
+DIGEST = "sha256:" + "a" * 64
+
+
+@dataclass
+class Stage:
+    """The instance in which a fault is made; what it holds is let go at the end."""
+
+    database: Database
+    settings: Settings
+    holding: AsyncExitStack
+    environment: Callable[[str, str], None]
+
+    async def change(self, *statements: str, **values: Any) -> None:
+        """Change the database by SQL."""
+        async with self.database.begin() as session:
+            for statement in statements:
+                await session.execute(text(statement), values)
+
+    def configure(self, section: str, **values: Any) -> None:
+        """Change settings of a section."""
+        changed = getattr(self.settings, section).model_copy(update=values)
+        self.settings = self.settings.model_copy(update={section: changed})
+
+    @property
+    def index(self) -> Path:
+        """The evidence index."""
+        return self.settings.home / "evidence" / "default"
+
+
+Make = Callable[[Stage], Awaitable[None]]
+
+
+@dataclass(frozen=True)
+class Fault:
+    """A fault, and the code by which it must be named."""
+
+    code: str
+    make: Make
+
+
+@asynccontextmanager
+async def healthy_instance(
+    database: Database, home: Path, index: Path, environment: Callable[[str, str], None]
+) -> AsyncIterator[Stage]:
+    """An instance in use, run by cron, in which no check finds anything."""
+    await saved(database, *(thread(number) for number in range(1, 5)))
+    shutil.copytree(index, home / "evidence" / "default")
+    settings = Settings.model_validate({"home": home, "watch": {"disk_free_gb": 0, "disk_free_share": 0}})
+    async with AsyncExitStack() as holding:
+        stage = Stage(database, settings, holding, environment)
+        await stage.change(
+            "INSERT INTO pipeline_runs (command, settings, code_version, outcome, started_at, finished_at, counts)"
+            " VALUES ('curate', '{}', '1', 'done', now(), now(), '{}')"
+        )
+        yield stage
+
+
+async def scheduler_heard(stage: Stage, ago: str) -> None:
+    await stage.change(f"INSERT INTO observations (name, at) VALUES ('scheduler', now() - interval '{ago}')")
+
+
+async def scheduler_stopped(stage: Stage) -> None:
+    await scheduler_heard(stage, "4 minutes")
+
+
+async def no_scheduler_ever(stage: Stage) -> None:
+    await stage.change("UPDATE pipeline_runs SET started_at = now() - interval '9 days'")
+
+
+async def scheduler_hangs(stage: Stage) -> None:
+    await scheduler_heard(stage, "4 minutes")
+    connection = await stage.holding.enter_async_context(lock_connection(stage.database))
+    assert await ask_lock(connection, "SELECT pg_try_advisory_lock(:key)", SCHEDULER_LOCK)
+
+
+async def queue_threads(stage: Stage) -> None:
+    """Jobs of the queue `curate`, that wait for three minutes."""
+    app = open_app(stage.database)
+    async with app.open_async(), stage.database.begin() as session:
+        revisions = list(await session.scalars(text("SELECT id FROM thread_revisions")))
+        await defer_revisions(app, session, revisions)
+    await stage.change("UPDATE procrastinate_events SET at = at - interval '3 minutes'")
+
+
+async def queue_step(stage: Stage) -> None:
+    app = open_app(stage.database)
+    async with app.open_async(), stage.database.begin() as session:
+        await defer_step(app, session, Queue.RELEASE, "freeze", iso_week(now()))
+    await stage.change("UPDATE procrastinate_events SET at = at - interval '3 minutes'")
+
+
+async def shards_wait(stage: Stage) -> None:
+    await queue_threads(stage)
+    await stage.change("UPDATE procrastinate_jobs SET queue_name = 'embed'")
+
+
+async def worker_killed(stage: Stage) -> None:
+    """A worker died with its jobs, and no other takes them over."""
+    await queue_threads(stage)
+    await stage.change(
+        "INSERT INTO procrastinate_workers (last_heartbeat) VALUES (now() - interval '3 minutes')",
+        "UPDATE procrastinate_jobs SET status = 'doing', worker_id = (SELECT max(id) FROM procrastinate_workers)",
+        "UPDATE procrastinate_events SET at = at - interval '3 minutes'",
+    )
+
+
+async def serve_queue(stage: Stage) -> None:
+    connection = await stage.holding.enter_async_context(lock_connection(stage.database))
+    await announce_serving(connection, [Queue.CURATE])
+
+
+async def worker_hangs(stage: Stage) -> None:
+    """A worker that usually decides a thread each second has decided none for four minutes."""
+    await decide(stage, "true", "now() - interval '4 minutes' - n * interval '1 second'")
+    await queue_threads(stage)
+    await serve_queue(stage)
+    await stage.change("UPDATE procrastinate_events SET at = at - interval '2 minutes'")
+
+
+async def worker_never_decides(stage: Stage) -> None:
+    await queue_threads(stage)
+    await serve_queue(stage)
+    await stage.change("UPDATE procrastinate_events SET at = at - interval '1 hour'")
+
+
+async def job_waits_a_day(stage: Stage) -> None:
+    await worker_never_decides(stage)
+    await stage.change("UPDATE procrastinate_events SET at = at - interval '1 day'")
+
+
+async def job_failed(stage: Stage) -> None:
+    await queue_threads(stage)
+    await stage.change("UPDATE procrastinate_jobs SET status = 'doing'")
+    await stage.change("UPDATE procrastinate_jobs SET status = 'failed' WHERE id % 2 = 0")
+    await stage.change("UPDATE procrastinate_jobs SET status = 'succeeded' WHERE id % 2 = 1")
+
+
+async def step_job_failed(stage: Stage) -> None:
+    await queue_step(stage)
+    await stage.change("UPDATE procrastinate_jobs SET status = 'doing'")
+    await stage.change("UPDATE procrastinate_jobs SET status = 'failed'")
+
+
+async def decide(stage: Stage, which: str, at: str, reason: str = "invalid_reply", detail: str = "''") -> None:
+    """An attempt about each thread, thirty times over, which failed; expressions may use `n` and `revision.id`."""
+    await stage.change(
+        "INSERT INTO curations (revision_id, pipeline_digest, attempt, outcome, stage, reason, detail,"
+        " threshold_sufficiency, threshold_alignment, engines, started_at, finished_at)"
+        f" SELECT revision.id, '{DIGEST}', n, 'failed', 'screener', '{reason}', {detail}, 0.5, 0.5, '{{}}',"
+        f" {at}, {at} FROM thread_revisions AS revision, generate_series(1, 30) AS n WHERE {which}"
+    )
+
+
+def threads_failed(detail: str, reason: str) -> Make:
+    async def make(stage: Stage) -> None:
+        await decide(stage, "n = 1", "now()", reason, detail)
+
+    return make
+
+
+def disk_is_full(**limits: float) -> Make:
+    """A disk has less room than must be free; the limit is what is raised, so that no disk is really filled."""
+
+    async def make(stage: Stage) -> None:
+        stage.configure("watch", **limits)
+
+    return make
+
+
+async def evidence_is_gone(stage: Stage) -> None:
+    shutil.rmtree(stage.index)
+
+
+def evidence_file(ending: str, spoil: Callable[[Path], None]) -> Make:
+    """Spoil the first file of the index whose name ends so."""
+
+    async def make(stage: Stage) -> None:
+        spoil(next(path for path in sorted(stage.index.rglob("*")) if path.name.endswith(ending)))
+
+    return make
+
+
+def flip_byte(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 0xFF
+    path.write_bytes(content)
+
+
+def cut_short(path: Path) -> None:
+    os.truncate(path, path.stat().st_size - 1)
+
+
+def right_revoked(right: str) -> Make:
+    async def make(stage: Stage) -> None:
+        await stage.change(f"REVOKE {right}")
+
+    return make
+
+
+def circuit_opened(cause: str) -> Make:
+    async def make(stage: Stage) -> None:
+        address, model = ENDPOINT["base_url"], ENDPOINT["model"]
+        stage.settings = Settings.model_validate(stage.settings.model_dump() | {"roles": {"screener": ENDPOINT}})
+        await stage.change(
+            "INSERT INTO circuits SELECT :key, :name, :cause, false, now(), now(), 30",
+            key=circuit_key(address, os.environ.get("OPENAI_API_KEY", ""), model),
+            name=circuit_name(address, model),
+            cause=cause,
+        )
+
+    return make
+
+
+def spent(cost: str, estimated: bool = False, **budget: object) -> Make:
+    """A reply of this week at that cost."""
+
+    async def make(stage: Stage) -> None:
+        stage.configure("budget", **budget)
+        await stage.change(
+            f"INSERT INTO prompts (digest, task, text) VALUES ('{DIGEST}', 'screener.extract', 'x')",
+            "INSERT INTO replies (request_digest, task, prompt_digest, engine, model, parameters, inputs,"
+            " schema_digest, text, finish, reply_model, input_tokens, cached_tokens, output_tokens, estimated,"
+            f" cost_usd, latency_ms) VALUES ('{DIGEST}', 'screener.extract', '{DIGEST}', 'openai', 'm', '{{}}',"
+            f" '{{}}', '{DIGEST}', 'x', 'stop', 'm', 1, 0, 1, {estimated}, {cost}, 1)",
+        )
+
+    return make
+
+
+async def source_is_quarantined(stage: Stage) -> None:
+    await stage.change(
+        "INSERT INTO sources (name, kind, quarantined_at, quarantine_reason)"
+        " VALUES ('sdn', 'site', now(), 'layout')"
+    )
+
+
+async def harvested(stage: Stage, week: str, ago: str = "0 days", outcome: str = "done") -> None:
+    await stage.change(
+        "INSERT INTO sources (name, kind) VALUES ('sdn', 'site')",
+        "INSERT INTO harvest_runs (source, iso_week, outcome, problem, started_at, finished_at)"
+        f" VALUES ('sdn', :week, '{outcome}', 'the site answers 500', now() - interval '{ago}',"
+        f" now() - interval '{ago}')",
+        week=week,
+    )
+
+
+def step_ran(step: str, outcome: str, ago: str = "10 minutes") -> Make:
+    """A step's run for the week of its latest slot."""
+
+    async def make(stage: Stage) -> None:
+        week = iso_week(latest_slot(datetime.now(UTC), getattr(stage.settings.schedule, step)))
+        await harvested(stage, week)
+        counts = '{"problem": "no space is left"}' if outcome == "failed" else "{}"
+        ended = "NULL" if outcome == "running" else "now()"
+        await stage.change(
+            "DELETE FROM pipeline_runs",  # that by hand counts as the queue's
+            "INSERT INTO pipeline_runs (command, settings, code_version, outcome, started_at, finished_at, counts,"
+            f" iso_week) VALUES ('scheduler {step}', '{{}}', '1', '{outcome}', now() - interval '{ago}', {ended},"
+            " CAST(:counts AS jsonb), :week)",
+            counts=counts,
+            week=week,
+        )
+
+    return make
+
+
+async def frozen_in_part(stage: Stage) -> None:
+    """The newest week was frozen with threads that waited."""
+    meta = FixedMeta(
+        lineage=(),
+        signing=None,
+        provenance=Provenance(code_version="1", engines=(), prompts={}, evidence=(), thresholds={}),
+        why_not=(),
+        numbers=Numbers(cases=16, criteria=80, held=0),
+        hold_out=0.0,
+        gates_digest=DIGEST,
+        partial=Partial(decided=16, queued=45, because="29 wait (not begun 29)"),
+    )
+    await stage.change(
+        "INSERT INTO snapshots (version, state, meta) VALUES ('2026.W10', 'building', CAST(:meta AS jsonb))",
+        "UPDATE snapshots SET state = 'frozen', frozen_at = now(), manifest = '{}', manifest_digest = :digest,"
+        " sums_digest = :digest, cases = 16, criteria = 80, publishable = true, path = 'x', why_not = '[]'",
+        meta=meta.model_dump_json(),
+        digest=DIGEST,
+    )
+
+
+async def clock_is_ahead(stage: Stage) -> None:
+    ahead = patch("medlive.service.watch.facts.now", lambda: now() + timedelta(days=22))
+    stage.holding.enter_context(ahead)
+
+
+async def clock_was_ahead(stage: Stage) -> None:
+    week = iso_week(now() + timedelta(days=22))
+    await stage.change(
+        "INSERT INTO pipeline_runs"
+        " (command, settings, code_version, outcome, started_at, finished_at, counts, iso_week)"
+        " VALUES ('scheduler queue', '{}', '1', 'done', now(), now(), '{}', :week)",
+        week=week,
+    )
+
+
+async def harvest_failed(stage: Stage) -> None:
+    await harvested(stage, iso_week(now()), outcome="failed")
+
+
+async def weeks_were_missed(stage: Stage) -> None:
+    await harvested(stage, "2020.W01", "20 days")
+
+
+async def backup_never_made(stage: Stage) -> None:
+    stage.configure("backup", folder=stage.settings.home / "backups")
+    await harvested(stage, "2020.W01", "9 days")
+
+
+async def backup_too_old(stage: Stage) -> None:
+    stage.configure("backup", folder=stage.settings.home / "backups")
+    await stage.change(
+        "INSERT INTO pipeline_runs (command, settings, code_version, outcome, started_at, finished_at, counts,"
+        " iso_week) VALUES ('scheduler backup', '{}', '1', 'done', now() - interval '9 days',"
+        " now() - interval '9 days', '{}', '2020.W01')"
+    )
+
+
+def undelivered(place: str) -> Make:
+    """A message that no place takes; the other place, where the test listens, stays."""
+
+    async def make(stage: Stage) -> None:
+        await stage.change(
+            "INSERT INTO outbox (place, message, attempts, last_error, send_at) VALUES"
+            f" ('{place}', '{{\"text\": \"x\"}}', 1, 'the {place} was not delivered (ConnectError)',"
+            " now() + interval '5 minutes')"
+        )
+
+    return make
+
+
+async def heartbeat_fails(stage: Stage) -> None:
+    """Nobody listens at its address."""
+    stage.configure("notify", heartbeat_url=SecretStr("http://127.0.0.1:9/beat"))
+    await look(stage.database, stage.settings, heard=True)
+
+
+def certificate(days: int, *, trusted: bool = True) -> Make:
+    """The endpoint's certificate ends in so many days."""
+
+    async def make(stage: Stage) -> None:
+        key_file, certificate_file = write_certificate(stage.settings.home, days)
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(certificate_file, key_file)
+
+        async def answer(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            writer.close()
+
+        server = await asyncio.start_server(answer, "127.0.0.1", 0, ssl=context)
+        stage.holding.push_async_callback(server.wait_closed)
+        stage.holding.callback(server.close)
+        port = server.sockets[0].getsockname()[1]
+        if trusted:
+            stage.environment("SSL_CERT_FILE", str(certificate_file))
+        stage.configure("web", base_url=f"https://localhost:{port}")
+
+    return make
+
+
+def write_certificate(folder: Path, days: int) -> tuple[Path, Path]:
+    """The files of a new key and its own certificate for localhost."""
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
+    built = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(datetime.now(UTC) - timedelta(days=100))
+        .not_valid_after(datetime.now(UTC) + timedelta(days=days))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName("localhost")]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .sign(key, hashes.SHA256())
+    )
+    paths = folder / "tls.key", folder / "tls.pem"
+    paths[0].write_bytes(
+        key.private_bytes(
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+        )
+    )
+    paths[1].write_bytes(built.public_bytes(serialization.Encoding.PEM))
+    return paths
+
+
+_BAD_REQUEST = (
+    "'endpoint \x1b[2J refuses request ' || revision.id || ': status 400: no parameter \"x' || revision.id || '\"'"
+)
+_LIMITED = "'no answer in 6 attempts: status 429: wait ' || revision.id * 7 || ' s'"
+
+FAULTS: Mapping[str, Fault] = {
+    "scheduler-stopped": Fault("no_scheduler", scheduler_stopped),
+    "scheduler-never-started": Fault("no_scheduler", no_scheduler_ever),
+    "scheduler-hangs": Fault("scheduler_silent", scheduler_hangs),
+    "no-worker-for-threads": Fault("no_worker", queue_threads),
+    "no-worker-for-a-step": Fault("no_worker", queue_step),
+    "no-worker-for-shards": Fault("no_worker", shards_wait),
+    "worker-killed-with-its-jobs": Fault("no_worker", worker_killed),
+    "worker-hangs": Fault("no_progress", worker_hangs),
+    "worker-never-decides": Fault("no_progress", worker_never_decides),
+    "job-waits-a-day": Fault("jobs_old", job_waits_a_day),
+    "jobs-of-threads-failed": Fault("jobs_failed", job_failed),
+    "job-of-a-step-failed": Fault("jobs_failed", step_job_failed),
+    "threads-refused-with-400": Fault("threads_fail_alike", threads_failed(_BAD_REQUEST, "endpoint_unavailable")),
+    "threads-limited-with-429": Fault("threads_fail_alike", threads_failed(_LIMITED, "endpoint_unavailable")),
+    "threads-with-unusable-replies": Fault("threads_fail_alike", threads_failed("'no JSON'", "invalid_reply")),
+    "disk-share": Fault("disk", disk_is_full(disk_free_share=1.0)),
+    "disk-bytes": Fault("disk", disk_is_full(disk_free_gb=1e9)),
+    "evidence-gone": Fault("evidence_missing", evidence_is_gone),
+    "evidence-file-gone": Fault("evidence_corrupt", evidence_file("days.bin", Path.unlink)),
+    "evidence-file-short": Fault("evidence_corrupt", evidence_file(".store", cut_short)),
+    "evidence-manifest-broken": Fault("evidence_corrupt", evidence_file("manifest.json", flip_byte)),
+    "evidence-days-flipped": Fault("evidence_corrupt", evidence_file("days.bin", flip_byte)),
+    "evidence-corpora-flipped": Fault("evidence_corrupt", evidence_file("corpora.bin", flip_byte)),
+    "evidence-idx-flipped": Fault("evidence_corrupt", evidence_file(".idx", flip_byte)),
+    "evidence-fieldnorm-flipped": Fault("evidence_corrupt", evidence_file(".fieldnorm", flip_byte)),
+    "evidence-fast-flipped": Fault("evidence_corrupt", evidence_file(".fast", flip_byte)),
+    "evidence-store-flipped": Fault("evidence_corrupt", evidence_file(".store", flip_byte)),
+    "evidence-term-flipped": Fault("evidence_corrupt", evidence_file(".term", flip_byte)),
+    "right-of-worker-revoked": Fault("rights_missing", right_revoked("INSERT ON curations FROM medlive_worker")),
+    "right-of-web-revoked": Fault("rights_missing", right_revoked("SELECT ON cases FROM medlive_web")),
+    "right-to-a-column-revoked": Fault(
+        "rights_missing", right_revoked("UPDATE (closed_at) ON disputes FROM medlive_web")
+    ),
+    "account-without-credit": Fault("circuit_open", circuit_opened("no credit")),
+    "endpoint-down": Fault("circuit_open", circuit_opened("no connection")),
+    "week-budget-spent": Fault("budget_spent", spent("2", week_usd=1.0)),
+    "stage-budget-spent": Fault("budget_spent", spent("2", stage_week_usd={"screener": 1.0})),
+    "week-budget-spent-without-usage": Fault("budget_spent", spent("2", estimated=True, week_usd=1.0)),
+    "week-budget-nearly-spent": Fault("budget_near", spent("0.85", week_usd=1.0)),
+    "reply-without-a-price": Fault("unpriced", spent("NULL")),
+    "source-quarantined": Fault("source_quarantined", source_is_quarantined),
+    "freeze-failed": Fault("step_failed", step_ran("freeze", "failed")),
+    "queue-failed": Fault("step_failed", step_ran("queue", "failed")),
+    "retention-failed": Fault("step_failed", step_ran("retention", "failed")),
+    "harvest-failed": Fault("step_failed", harvest_failed),
+    "weeks-missed": Fault("step_overdue", weeks_were_missed),
+    "queue-hangs": Fault("step_hangs", step_ran("queue", "running", "25 hours")),
+    "week-frozen-in-part": Fault("week_partial", frozen_in_part),
+    "clock-is-ahead": Fault("clock_off", clock_is_ahead),
+    "clock-was-ahead": Fault("recorded_ahead", clock_was_ahead),
+    "backup-never-made": Fault("backup_old", backup_never_made),
+    "backup-too-old": Fault("backup_old", backup_too_old),
+    "webhook-refuses": Fault("message_undelivered", undelivered("webhook")),
+    "mail-refuses": Fault("message_undelivered", undelivered("email")),
+    "heartbeat-refuses": Fault("heartbeat_undelivered", heartbeat_fails),
+    "certificate-near-its-end": Fault("certificate_ends", certificate(5)),
+    "certificate-expired": Fault("certificate_ends", certificate(-1)),
+    "certificate-of-nobody": Fault("certificate_ends", certificate(300, trusted=False)),
+}
+"""Name → a fault; the table in docs/operations.md has a row for each."""
