@@ -114,6 +114,22 @@ class EvidenceSection(_Section):
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    online: tuple[Literal["pubmed", "europepmc"], ...] = ()
+    """Literature services that are asked for each claim's phrases, besides the index or instead of one."""
+    online_email: Annotated[str, Field(pattern=r"^[^@\s]+@[^@\s]+$")] | None = None
+    """The operator's address, which the services ask for; needed with `online`."""
+    online_key_env: str | None = None  # The environment variable with NCBI's API key; None for none
+    online_days: Annotated[float, Field(gt=0)] = 30.0  # An older answer is asked for again
+    online_addresses: dict[Literal["pubmed", "europepmc"], Annotated[str, Field(pattern=r"^https?://")]] = Field(
+        default_factory=dict
+    )
+    """Service → its address where it is not the public one, as of a mirror."""
+
+    @model_validator(mode="after")
+    def _reachable(self) -> "EvidenceSection":
+        if self.online and not self.online_email:
+            raise ValueError("online needs online_email, the address that the services may write to")
+        return self
 
 
 class BudgetSection(_Section):

@@ -4,9 +4,9 @@ import platform
 import shlex
 import sys
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
+from datetime import date, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -15,10 +15,12 @@ import typer
 from typer import Argument, Option
 
 from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import attributes, pick, print_result, print_table, progress, say, wait_for
+from medlive.cli.output import attributes, pick, print_result, print_table, progress, say, wait_for, with_database
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
+    from medlive.config import Settings
+    from medlive.db.session import Database
     from medlive.evidence.build import DensePlan, Progress
     from medlive.evidence.encoders.folders import EncoderSettings
     from medlive.evidence.manifest import IndexManifest
@@ -175,9 +177,16 @@ def search(
     encoder: EncoderOption = None,
     rerank: Annotated[str | None, Option(help='A cross-encoder, "medcpt" or its folder [as configured].')] = None,
     models: ModelsOption = None,
+    online: Annotated[
+        bool, Option("--online", help="Ask the services of [evidence] online as well, as curation does.")
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print the passages nearest to the phrases, with the rank and score that each side gives them."""
+    if online:
+        hits = _search_online(phrases, k=k, day=not_after and not_after.date(), corpora=corpus)
+        print_result([_hit_as_json(hit) for hit in hits], as_json, lambda: _print_hits(hits))
+        return
     from medlive.evidence.manifest import read_manifest
     from medlive.evidence.open_index import open_index
     from medlive.evidence.passage import Query
@@ -192,15 +201,37 @@ def search(
     (hits,) = wait_for(opened.search([Query(*phrases)], k=k, not_after=day, corpora=corpus))
     manifest = read_manifest(folder)
     value = attributes(opened.identity, "retriever dense index_digest") | {"reason": manifest.reason}
-    value["hits"] = [
-        attributes(h, "rank score") | {"found_by": [asdict(side) for side in h.sides], **asdict(h.passage)}
-        for h in hits
-    ]
+    value["hits"] = [_hit_as_json(hit) for hit in hits]
     notes = [described(manifest, opened.identity.retriever)]
     if opened.dense is not None and not all(map(opened.dense.reads, phrases)):
         name = opened.dense.encoder.identity.name
         notes.append(f"searched by words alone where not English: {name} reads nothing else")
     print_result(value, as_json, lambda: _print_hits(hits), notes=() if as_json else notes)
+
+
+def _hit_as_json(hit: "Hit") -> dict[str, Any]:
+    found_by = [asdict(side) for side in hit.sides]
+    return {"rank": hit.rank, "score": hit.score, "found_by": found_by, **asdict(hit.passage)}
+
+
+def _search_online(
+    phrases: Sequence[str], *, k: int, day: date | None, corpora: Sequence[str] | None
+) -> "list[Hit]":
+    """Return what curation would find, with the answers that it has stored."""
+    from medlive.evidence.passage import Query
+    from medlive.service.wiring import open_online
+
+    async def search_services(database: "Database", settings: "Settings") -> "list[Hit]":
+        retriever = open_online(settings, database)
+        if retriever is None:
+            raise UsageError(
+                "no literature service is configured", hint='set [evidence] online = ["pubmed", "europepmc"]'
+            )
+        async with aclosing(retriever):
+            (hits,) = await retriever.search([Query(*phrases)], k=k, not_after=day, corpora=corpora)
+        return hits
+
+    return with_database(search_services)
 
 
 def _print_hits(hits: "Sequence[Hit]") -> None:

@@ -41,6 +41,8 @@ class Side(StrEnum):
     LEXICAL = "lexical"  # BM25 over a phrase's words
     DENSE = "dense"  # Nearest vectors to a phrase
     RERANK = "rerank"  # A cross-encoder's order of the other sides' results
+    PUBMED = "pubmed"  # PubMed's own order of relevance
+    EUROPEPMC = "europepmc"  # Europe PMC's
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +82,7 @@ class Query:
 class IndexIdentity:
     """What a stored verdict needs to say which evidence it saw."""
 
-    retriever: str  # "bm25", "dense" or "hybrid"
+    retriever: str  # "bm25", "dense" or "hybrid", with "+pubmed" and "+europepmc" where they are asked too
     index_digest: str
     corpora: Mapping[str, str]  # Corpus name → corpus digest
     passages: int

@@ -43,6 +43,8 @@ if TYPE_CHECKING:
     from medlive.curation.chain import CurationSettings
     from medlive.db.session import Database
     from medlive.evaluation.asking.open_book import OpenBook
+    from medlive.evidence.online.retriever import OnlineRetriever
+    from medlive.evidence.online.service import Literature
     from medlive.evidence.passage import Retriever
     from medlive.filters.chain import FilterChain
     from medlive.llm.batches import BatchApi
@@ -254,6 +256,41 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
     return open_index(at or index_path(settings), settings=encoder_settings(settings), verify=True, **how)
 
 
+def open_online(settings: Settings, database: "Database") -> "OnlineRetriever | None":
+    """Open the literature services of the settings over the local index, if there is one; None without services.
+
+    Raises ConfigError if NCBI's key is named and not set.
+    """
+    from medlive.db.curation.literature import PostgresAnswers
+    from medlive.deidentify.detect import find_identifiers
+    from medlive.evidence.online.europepmc import EuropePMC
+    from medlive.evidence.online.http import HttpClient
+    from medlive.evidence.online.pubmed import PubMed
+    from medlive.evidence.online.retriever import OnlineRetriever
+
+    section = settings.evidence
+    if not section.online:
+        return None
+    contact = section.online_email or ""
+    client = HttpClient(contact)
+    store = PostgresAnswers(database, days=section.online_days)
+    services: list[Literature] = []
+    for name in section.online:
+        address = section.online_addresses.get(name)
+        at = {} if address is None else {"address": address}
+        if name == "pubmed":
+            key = read_key(section.online_key_env) if section.online_key_env else ""
+            services.append(PubMed(client.post, store, contact=contact, key=key, **at))
+        else:
+            services.append(EuropePMC(client.post, store, contact=contact, **at))
+    local = None
+    with suppress(IndexMissing):
+        local = open_retriever(settings)
+    return OnlineRetriever(
+        services, local, may_leave=lambda phrase: not find_identifiers(phrase, None), close=client.aclose
+    )
+
+
 def evidence_folder(settings: Settings, named: str) -> Path:
     """The folder of an index, given by its name under MEDLIVE_HOME or by a path.
 
@@ -300,6 +337,7 @@ class Pipeline:
     endpoints: Limiters
     thread_timeout_s: float | None = None  # The longest that one thread may take; None for no limit
     money: BudgetSection = field(default_factory=BudgetSection)
+    online: "OnlineRetriever | None" = None  # The retriever, where it asks literature services
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -315,6 +353,8 @@ class Pipeline:
         """Close connections."""
         for respondent in self.respondents.values():
             await respondent.aclose()
+        if self.online is not None:
+            await self.online.aclose()
 
 
 def build_pipeline(
@@ -344,7 +384,8 @@ def build_pipeline(
         engine = build_engine(own, settings.prices, limiters)
         engine = engine if record is None else RecordingEngine(engine, record)
         respondents[role] = ReplayEngine(engine, store, budget)
-    retriever = open_retriever(settings)
+    online = open_online(settings, database)
+    retriever = online or open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
         Thresholds(section.sufficiency, section.alignment), section.top_k, section.confirm_veto,
@@ -357,7 +398,7 @@ def build_pipeline(
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
         database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
-        budget, limiters, section.thread_timeout_s, settings.budget,
+        budget, limiters, section.thread_timeout_s, settings.budget, online,
     )  # fmt: skip
 
 

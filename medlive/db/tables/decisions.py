@@ -444,3 +444,22 @@ class CrossQuestionRow(Base):
     question: Mapped[str] = column("The question")
     own_answer: Mapped[Answer] = column("What that text answered when asked again", EnumText(Answer))
     other_answer: Mapped[Answer] = column("What the other text answered", EnumText(Answer))
+
+
+class LiteratureAnswerRow(Base):
+    """What literature services answered, by request and by article, so that nothing is asked twice."""
+
+    __tablename__ = "literature_answers"
+    __table_args__ = (is_digest("key"), Index(None, "fetched_at"))
+    key: Mapped[str] = column("The digest of service, address and form", primary_key=True)
+    service: Mapped[str] = column("The service: pubmed or europepmc")
+    body: Mapped[bytes] = column("What was read from the answer, without the words that were searched")
+    fetched_at: Mapped[datetime] = now_column("When it was asked")
+
+
+class LiteratureTurnRow(Base):
+    """When each literature service may be asked next, over all workers."""
+
+    __tablename__ = "literature_turns"
+    service: Mapped[str] = column("The service", primary_key=True)
+    next_at: Mapped[datetime] = column("When the next request may be made")

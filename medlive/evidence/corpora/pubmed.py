@@ -28,7 +28,7 @@ from medlive.evidence.corpora.parsing.text import is_retracted_title, language_o
 from medlive.evidence.corpora.parsing.xml import flat
 
 SUFFIXES = (".xml", ".xml.gz")
-_LICENCE = "NLM terms; the abstract is its publisher's"
+LICENCE = "NLM terms; the abstract is its publisher's"
 _PMID = re.compile(rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>")
 _NOTICE = re.compile(
     rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>", re.S
@@ -152,14 +152,34 @@ def _record(frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog) 
         return
     if frame.kind == "DeleteCitation":
         return
-    found = _PMID.search(frame.data)
-    if found is None:
+    article = int(pmid_of(frame.data) or 0)
+    if not article:
         log.problem(place, "a record without a PMID")
-        return
-    article = int(found[2])
-    if not valid.holds(article, number):
+    elif not valid.holds(article, number):
         log.superseded += 1
-        return
+    elif article in valid.retracted:
+        log.retracted += 1
+    elif article in valid.concerns:
+        log.questioned += 1
+    else:
+        yield from documents_of_record(frame, log, place)
+
+
+def pmid_of(data: bytes) -> str | None:
+    """Return the PMID of a record; None if it names none."""
+    match = _PMID.search(data)
+    return None if match is None else match[2].decode()
+
+
+def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> Iterator[Document]:
+    """Yield the abstracts of one record, unless it was retracted, is questioned, or has no date.
+
+    Args:
+        frame: A record with a PMID.
+        log: Counts what is left out.
+        place: Where the record stands, as `NAME, line N`.
+    """
+    article = pmid_of(frame.data)
     try:
         root = _parsed(frame.data)
     except ParseError as exc:
@@ -169,10 +189,10 @@ def _record(frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog) 
             f"{place.rpartition(' ')[0]} {frame.line + line - 1}", f"PMID {article}, column {column}: {cause}"
         )
         return
-    if article in valid.retracted or _is_retracted(root):
+    if _is_retracted(root):
         log.retracted += 1
         return
-    if article in valid.concerns or _is_questioned(root):
+    if _is_questioned(root):
         log.questioned += 1
         return
     documents = list(_texts(root, str(article), _published(root)))
@@ -276,7 +296,7 @@ def _language(text: str, own: str, written: list[str]) -> str:
 
 def _licence(abstract: Element) -> str | None:
     notice = flat(abstract.find("CopyrightInformation"))
-    return f"{_LICENCE}: {notice[:200]}" if notice else None
+    return f"{LICENCE}: {notice[:200]}" if notice else None
 
 
 def _is_retracted(root: Element) -> bool:
@@ -338,5 +358,5 @@ READER = Reader(
     about="PubMed's baseline and update files: an .xml or .xml.gz file, or a folder of them",
     sniff=_sniff,
     documents=_documents,
-    licence=_LICENCE,
+    licence=LICENCE,
 )

@@ -1,0 +1,48 @@
+"""What literature services answered, shared by all workers of an instance."""
+
+from datetime import timedelta
+
+from sqlalchemy import func, select, text
+from sqlalchemy.dialects.postgresql import insert
+
+from medlive.db.session import Database
+from medlive.db.tables.decisions import LiteratureAnswerRow
+
+_TAKE_TURN = text("""
+    INSERT INTO literature_turns (service, next_at)
+    VALUES (:service, clock_timestamp() + make_interval(secs => :interval_s))
+    ON CONFLICT (service) DO UPDATE SET next_at =
+        greatest(literature_turns.next_at, clock_timestamp()) + make_interval(secs => :interval_s)
+    RETURNING extract(epoch FROM next_at - clock_timestamp())
+""")
+
+
+class PostgresAnswers:
+    """A `medlive.evidence.online.service.AnswerStore` in the database. Each method raises DatabaseUnavailable."""
+
+    def __init__(self, database: Database, *, days: float) -> None:
+        """`database` stays its owner's; an answer older than `days` is asked for again."""
+        self._database = database
+        self._age = timedelta(days=days)
+
+    async def load(self, key: str) -> bytes | None:
+        """See AnswerStore."""
+        row = LiteratureAnswerRow
+        recent = select(row.body).where(row.key == key, row.fetched_at > func.now() - self._age)
+        async with self._database.read() as session:
+            body: bytes | None = await session.scalar(recent)
+        return body
+
+    async def save(self, key: str, service: str, body: bytes) -> None:
+        """See AnswerStore; a newer answer replaces an older one."""
+        values = {"service": service, "body": body, "fetched_at": func.now()}
+        statement = insert(LiteratureAnswerRow).values(key=key, **values)
+        async with self._database.begin() as session:
+            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=values))
+
+    async def take_turn(self, service: str, interval_s: float) -> float:
+        """See AnswerStore; the database's clock counts."""
+        values = {"service": service, "interval_s": interval_s}
+        async with self._database.begin() as session:
+            until_next = await session.scalar(_TAKE_TURN, values)
+        return max(0.0, float(until_next) - interval_s)

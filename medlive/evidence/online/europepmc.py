@@ -1,0 +1,133 @@
+"""Europe PMC's articles web service: one request gives the most relevant articles with their abstracts.
+
+Source: "Europe PMC RESTful Web Service" (europepmc.org/RestfulWebService), `searchPOST` with `resultType=core`.
+"""
+
+import json
+from collections.abc import Iterator
+from datetime import date
+from typing import Any, Final
+
+from medlive.evidence.corpora.parsing.chunk import Document, Section, passages_of
+from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
+from medlive.evidence.online.html import text_of
+from medlive.evidence.online.service import AnswerStore, Caller, Post, TryAgain, Unreadable
+from medlive.evidence.passage import Passage
+
+ADDRESS: Final = "https://www.ebi.ac.uk/europepmc/webservices/rest"
+INTERVAL_S: Final = 1 / 3
+"""The service publishes no limit; it is asked no more often than NCBI allows without a key."""
+LICENCE: Final = "Europe PMC terms; the abstract is its publisher's"
+_LEFT_OUT: Final = frozenset(
+    {"retracted publication", "retraction of publication", "expression of concern", "retraction notice"}
+)
+"""Kinds of publication that are no evidence, in lower case."""
+_WITHDRAWING: Final = frozenset({"retraction in", "partial retraction in", "expression of concern in"})
+"""Kinds of a comment on an article that make it no evidence, in lower case."""
+
+
+class EuropePMC:
+    """A `Literature` service."""
+
+    name = "europepmc"
+
+    def __init__(self, post: Post, store: AnswerStore, *, contact: str, address: str = ADDRESS) -> None:
+        """Prepare requests; none is made.
+
+        Args:
+            post: Makes requests.
+            store: Keeps answers.
+            contact: The operator's e-mail address.
+            address: Where the service is.
+        """
+        self._caller = Caller(self.name, INTERVAL_S, post, store, secrets=frozenset({"email"}))
+        self._address = address
+        self._contact = contact
+
+    async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
+        """See `Literature`. Retracted articles and those under an expression of concern are left out."""
+        query = f"({words}) AND HAS_ABSTRACT:Y"
+        if not_after is not None:
+            query += f" AND FIRST_PDATE:[1800-01-01 TO {not_after.isoformat()}]"
+        form = {
+            "query": query,
+            "resultType": "core",
+            "format": "json",
+            "pageSize": str(most),
+            "email": self._contact,
+        }
+        stored = await self._caller.ask(f"{self._address}/searchPOST", form, read_search)
+        passages: list[Passage] = []
+        for result in json.loads(stored):
+            for passage in _passages(result):
+                if passage.published is not None and (not_after is None or passage.published <= not_after):
+                    passages.append(passage)
+        return passages
+
+
+def read_search(body: bytes) -> bytes:
+    """Return the articles of an answer as a JSON list. Raises Unreadable if it is not the answer of a search."""
+    try:
+        return json.dumps(_results(body), ensure_ascii=False).encode("utf-8", "replace")
+    except ValueError as exc:
+        kind = "a web page" if b"<html" in body[:2000].lower() else f"not the JSON of a search ({exc})"
+        raise TryAgain(f"the answer is {kind}") from exc
+
+
+def _results(body: bytes) -> list[dict[str, Any]]:
+    """Return the articles of an answer. Raises ValueError, or Unreadable where the service reports an error."""
+    answer = json.loads(body)
+    if not isinstance(answer, dict):
+        raise ValueError("expected an object")
+    if "errMsg" in answer:
+        raise Unreadable(f"it reports an error: {str(answer['errMsg'])[:200]}")
+    listed = answer.get("resultList")
+    results = listed.get("result") if isinstance(listed, dict) else None
+    if not isinstance(results, list):
+        raise ValueError("expected resultList.result")
+    return [result for result in results if isinstance(result, dict)]
+
+
+def _passages(result: dict[str, Any]) -> Iterator[Passage]:
+    source, identity = _text(result, "source"), _text(result, "id")
+    abstract = text_of(_text(result, "abstractText"))
+    if not (source and identity and abstract) or _is_withdrawn(result):
+        return
+    document = Document(
+        id=f"{source}-{identity}",
+        title=text_of(_text(result, "title")),
+        sections=(Section("", abstract),),
+        published=_published(result),
+        url=f"https://europepmc.org/article/{source}/{identity}",
+        licence=LICENCE,
+        continuous=True,
+    )
+    for passage in passages_of(document, corpus=EuropePMC.name, licence=LICENCE):
+        if passage is not None:
+            yield passage
+
+
+def _is_withdrawn(result: dict[str, Any]) -> bool:
+    kinds = _listed(result, "pubTypeList", "pubType")
+    if any(str(kind).lower() in _LEFT_OUT for kind in kinds) or is_retracted_title(_text(result, "title")):
+        return True
+    comments = _listed(result, "commentCorrectionList", "commentCorrection")
+    return any(isinstance(c, dict) and _text(c, "type").lower() in _WITHDRAWING for c in comments)
+
+
+def _listed(result: dict[str, Any], outer: str, inner: str) -> list[Any]:
+    holder = result.get(outer)
+    items = holder.get(inner) if isinstance(holder, dict) else None
+    return items if isinstance(items, list) else []
+
+
+def _text(result: dict[str, Any], name: str) -> str:
+    value = result.get(name)
+    return one_line(value) if isinstance(value, str) else ""
+
+
+def _published(result: dict[str, Any]) -> date | None:
+    try:
+        return date.fromisoformat(_text(result, "firstPublicationDate")[:10])
+    except ValueError:
+        return None

@@ -1,0 +1,38 @@
+"""Requests to literature services over HTTP."""
+
+from collections.abc import Mapping
+from typing import Final
+
+import httpx2
+
+from medlive import __version__
+from medlive.evidence.online.service import MAX_BODY, Answer
+
+TIMEOUT_S: Final = 30.0
+"""Most seconds to connect, and between two parts of an answer."""
+
+
+class HttpClient:
+    """Posts forms; redirects are not followed."""
+
+    def __init__(self, contact: str) -> None:
+        """`contact` is the operator's address, which the services ask for."""
+        headers = {"User-Agent": f"medlive/{__version__} (+{contact})"}
+        self._client = httpx2.AsyncClient(timeout=TIMEOUT_S, headers=headers, follow_redirects=False)
+
+    async def post(self, address: str, form: Mapping[str, str]) -> Answer:
+        """Return the answer, cut behind the longest that is read. Raises OSError if none came."""
+        body = bytearray()
+        try:
+            async with self._client.stream("POST", address, data=dict(form)) as response:
+                async for block in response.aiter_bytes():
+                    body += block
+                    if len(body) > MAX_BODY:
+                        break
+                return Answer(response.status_code, dict(response.headers), bytes(body))
+        except httpx2.HTTPError as exc:
+            raise OSError(str(exc) or type(exc).__name__) from exc
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.aclose()

@@ -1,0 +1,143 @@
+"""PubMed through NCBI's E-utilities: esearch by relevance, efetch of the articles that are not known yet.
+
+Source: "A General Introduction to the E-utilities" (NCBI Bookshelf NBK25497): at most 3 requests a second, 10 with
+a key; `tool` and `email` in each; POST for long requests.
+"""
+
+import io
+from collections.abc import Iterator, Sequence
+from datetime import date
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from medlive.evidence.corpora.model import ReadLog
+from medlive.evidence.corpora.parsing.chunk import passages_of
+from medlive.evidence.corpora.parsing.frames import Frame, frames
+from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
+from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
+from medlive.evidence.online.service import AnswerStore, Caller, Post, TryAgain, Unreadable
+from medlive.evidence.passage import Passage
+
+ADDRESS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
+INTERVAL_S: Final = 1 / 3
+INTERVAL_WITH_KEY_S: Final = 1 / 10
+EARLIEST: Final = "1800"
+"""E-utilities want both ends of a range of dates."""
+_BUSY: Final = ("api rate limit", "temporarily", "try again", "unable to obtain", "backend failed")
+"""Words of errors that another attempt may mend, in lower case."""
+
+
+class PubMed:
+    """A `Literature` service."""
+
+    name = "pubmed"
+
+    def __init__(
+        self, post: Post, store: AnswerStore, *, contact: str, key: str = "", address: str = ADDRESS
+    ) -> None:
+        """Prepare requests; none is made.
+
+        Args:
+            post: Makes requests.
+            store: Keeps answers and articles.
+            contact: The operator's e-mail address, which NCBI asks for.
+            key: An API key; "" for none.
+            address: Where the E-utilities are.
+        """
+        interval_s = INTERVAL_WITH_KEY_S if key else INTERVAL_S
+        self._caller = Caller(self.name, interval_s, post, store, secrets=frozenset({"api_key", "email"}))
+        self._store = store
+        self._address = address
+        self._own = {"tool": "medlive", "email": contact, "db": "pubmed"}
+        if key:
+            self._own["api_key"] = key
+
+    async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
+        """See `Literature`. Retracted articles and those under an expression of concern are left out."""
+        form = {**self._own, "term": words, "retmax": str(most), "sort": "relevance", "retmode": "xml"}
+        if not_after is not None:
+            form |= {"datetype": "pdat", "mindate": EARLIEST, "maxdate": f"{not_after:%Y/%m/%d}"}
+        listed = await self._caller.ask(f"{self._address}/esearch.fcgi", form, read_search)
+        articles = listed.decode().split()
+        records = await self._records(articles)
+        passages: list[Passage] = []
+        for article in articles:
+            for passage in _passages(records.get(article, b"")):
+                if passage.published is not None and (not_after is None or passage.published <= not_after):
+                    passages.append(passage)
+        return passages
+
+    async def _records(self, articles: Sequence[str]) -> dict[str, bytes]:
+        """Return each article's record; those that are not stored are asked for together."""
+        records: dict[str, bytes] = {}
+        for article in articles:
+            known = await self._store.load(self._article_key(article))
+            if known is not None:
+                records[article] = known
+        missing = [article for article in articles if article not in records]
+        if missing:
+            form = {**self._own, "id": ",".join(missing), "retmode": "xml"}
+            body = await self._caller.fetch(f"{self._address}/efetch.fcgi", form, read_articles)
+            for frame in frames(io.BytesIO(body)):
+                article = pmid_of(frame.data) or ""
+                if article in missing:
+                    records[article] = frame.data
+                    await self._store.save(self._article_key(article), self.name, frame.data)
+        return records
+
+    def _article_key(self, article: str) -> str:
+        return self._caller.key("article", {"id": article})
+
+
+def read_search(body: bytes) -> bytes:
+    """Return the PMIDs of an esearch, most relevant first, one a line; b"" where nothing matched.
+
+    Raises Unreadable if the body is not the answer of an esearch.
+    """
+    ids = []
+    for element in _parse(body, "eSearchResult").findall("IdList/Id"):
+        text = (element.text or "").strip()
+        if text.isascii() and text.isdigit() and len(text) <= 8:
+            ids.append(text)
+    return "\n".join(ids).encode()
+
+
+def read_articles(body: bytes) -> bytes:
+    """Return a set of articles as it is. Raises Unreadable if the body is none."""
+    if b"<PubmedArticleSet" not in body[:4096]:
+        _parse(body, "PubmedArticleSet")
+    try:
+        damage = [frame.damage for frame in frames(io.BytesIO(body)) if not frame.kind]
+    except UnreadableFile as exc:
+        raise Unreadable(str(exc)) from exc
+    if damage and b"</PubmedArticleSet" not in body:
+        raise TryAgain(f"the answer was cut: {damage[0]}")
+    return body
+
+
+def _parse(body: bytes, root_name: str) -> Element:
+    """Return the root element. Raises Unreadable for another one, and for an error that the service reports."""
+    try:
+        root = parse(body)
+    except UnsafeXml as exc:
+        kind = "a web page" if b"<html" in body[:2000].lower() else f"not XML ({exc})"
+        raise TryAgain(f"the answer is {kind}") from exc
+    error = root if root.tag == "ERROR" else root.find("ERROR")
+    if error is not None:
+        text = (error.text or "").strip()[:200]
+        busy = any(word in text.lower() for word in _BUSY)
+        raise (TryAgain if busy else Unreadable)(f"it reports an error: {text}")
+    if root.tag != root_name:
+        raise TryAgain(f"expected <{root_name}>, got <{str(root.tag)[:40]}>")
+    return root
+
+
+def _passages(record: bytes) -> Iterator[Passage]:
+    if not record:
+        return
+    kind = "PubmedBookArticle" if record.startswith(b"<PubmedBookArticle") else "PubmedArticle"
+    for document in documents_of_record(Frame(kind, 1, record), ReadLog()):
+        for passage in passages_of(document, corpus=PubMed.name, licence=LICENCE):
+            if passage is not None:
+                yield passage

@@ -1,0 +1,148 @@
+"""A retriever that asks literature services besides the local index, and fuses what both give by rank.
+
+Fusion is the local index's own (Cormack, Clarke and Büttcher, SIGIR 2009). A claim's phrase leaves the house only
+as its plain words, and not at all where an identifier of a person is found in it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from datetime import date
+from typing import Final
+
+from medlive.digest import digest_json
+from medlive.errors import UsageError
+from medlive.evidence.online.phrases import plain_words
+from medlive.evidence.online.service import Literature
+from medlive.evidence.passage import Hit, IndexIdentity, Passage, Query, Retriever, Side, SideHit
+from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
+
+ARTICLES: Final = 10
+"""Articles asked of each service for each phrase."""
+
+SIDES: Final[Mapping[str, Side]] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
+"""Service → the side as which its hits are recorded."""
+
+
+class OnlineRetriever:
+    """The `Retriever` over literature services and, where there is one, a local index."""
+
+    def __init__(
+        self,
+        services: Sequence[Literature],
+        local: Retriever | None,
+        *,
+        may_leave: Callable[[str], bool],
+        close: Callable[[], Awaitable[None]],
+    ) -> None:
+        """At least one service.
+
+        Args:
+            services: Asked for every phrase.
+            local: The local index; None for none.
+            may_leave: Whether a phrase names nobody.
+            close: Closes the services' connections.
+        """
+        if not services:
+            raise ValueError("expected at least one service")
+        self._services = tuple(services)
+        self._local = local
+        self._may_leave = may_leave
+        self._close = close
+        self.identity = _identity(services, local)
+
+    async def search(
+        self,
+        queries: Sequence[Query],
+        *,
+        k: int,
+        not_after: date | None = None,
+        corpora: Collection[str] | None = None,
+    ) -> list[list[Hit]]:
+        """See `Retriever`; the names of services count as corpora.
+
+        Raises:
+            EvidenceUnavailable: if a service gave no usable answer; a claim is never judged on a part.
+        """
+        if not 1 <= k <= MAX_K:
+            raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
+        services = [one for one in self._services if corpora is None or one.name in corpora]
+        local = await self._search_local(queries, k, not_after, corpora)
+        results: list[list[Hit]] = []
+        for query, own in zip(queries, local, strict=True):
+            orders = await self._ask(services, query, not_after)
+            results.append(_fused(own, orders, k))
+        return results
+
+    async def aclose(self) -> None:
+        """Close the connections to the services."""
+        await self._close()
+
+    async def _search_local(
+        self, queries: Sequence[Query], k: int, not_after: date | None, corpora: Collection[str] | None
+    ) -> list[list[Hit]]:
+        names = {service.name for service in self._services}
+        inside = None if corpora is None else [name for name in corpora if name not in names]
+        if self._local is None and inside:
+            raise UsageError(
+                f"there is no local index with a corpus {', '.join(map(repr, sorted(inside)))}",
+                hint=f"expected some of {', '.join(sorted(names))}",
+            )
+        if self._local is None or inside == []:
+            return [[] for _ in queries]
+        return await self._local.search(queries, k=k, not_after=not_after, corpora=inside)
+
+    async def _ask(
+        self, services: Sequence[Literature], query: Query, not_after: date | None
+    ) -> dict[tuple[Side, int], list[Passage]]:
+        keys: list[tuple[Side, int]] = []
+        searches = []
+        for number, phrase in enumerate(query.phrases):
+            words = plain_words(phrase) if self._may_leave(phrase) else ""
+            if not words:
+                continue
+            for service in services:
+                keys.append((SIDES[service.name], number))
+                searches.append(service.search(words, most=ARTICLES, not_after=not_after))
+        answers = await asyncio.gather(*searches)
+        return dict(zip(keys, answers, strict=True))
+
+
+def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int) -> list[Hit]:
+    """Return the k best of all orders; the local index's own order counts as one."""
+    passages: dict[str, Passage] = {}
+    scores: dict[str, float] = {}
+    sides: dict[str, list[SideHit]] = {}
+
+    def add(passage: Passage, rank: int) -> None:
+        passages.setdefault(passage.id, passage)
+        scores[passage.id] = scores.get(passage.id, 0.0) + 1 / (RRF_K + rank)
+
+    for hit in local:
+        add(hit.passage, hit.rank)
+        sides[hit.passage.id] = list(hit.sides)
+    for (side, phrase), order in orders.items():
+        for rank, passage in enumerate(order, start=1):
+            add(passage, rank)
+            found_by = SideHit(side=side, rank=rank, score=1 / (RRF_K + rank), phrase=phrase)
+            sides.setdefault(passage.id, []).append(found_by)
+    ranked = sorted(scores, key=lambda identity: (-round(scores[identity], SCORE_DIGITS), identity))
+    hits = []
+    for rank, identity in enumerate(ranked[:k], start=1):
+        score = round(scores[identity], SCORE_DIGITS)
+        hits.append(Hit(passages[identity], score, rank, tuple(sides[identity])))
+    return hits
+
+
+def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexIdentity:
+    """Return what a verdict records: services have no digest, so their passages are stored with each verdict."""
+    names = [service.name for service in services]
+    own = None if local is None else local.identity
+    corpora = dict(own.corpora) if own else {}
+    corpora |= dict.fromkeys(names, "online")
+    return IndexIdentity(
+        retriever="+".join([own.retriever, *names] if own else names),
+        index_digest=digest_json({"index": own.index_digest if own else None, "online": names}),
+        corpora=corpora,
+        passages=own.passages if own else 0,
+        dense=own.dense if own else None,
+    )

@@ -1,0 +1,176 @@
+"""Literature on demand against both services' formats and faults, with answers kept in a real database."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from datetime import date
+
+import pytest
+from aiohttp import web
+from hypothesis import given
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from medlive.config import Settings
+from medlive.db.curation.literature import PostgresAnswers
+from medlive.db.session import Database
+from medlive.errors import EvidenceUnavailable
+from medlive.evidence.online import service
+from medlive.evidence.online.phrases import MOST_WORDS, plain_words
+from medlive.evidence.online.retriever import OnlineRetriever
+from medlive.evidence.passage import Query, Side
+from medlive.service.wiring import open_online
+from tests.support.literature import Article, LiteratureServer, json_error, serve_literature, xml
+
+GOUT = Article("101", "Colchicine in gout", "Colchicine relieves acute gout within a day.")
+NEW = Article("102", "Gout and diet", "A new diet for gout was tried.", year=2024)
+WITHDRAWN = Article("103", "Gout cured", "Gout is cured by honey.", retracted=True)
+BOOK = Article("104", "Gout", "Gout is treated with colchicine, says a chapter.", book=True)
+BOTH = ("pubmed", "europepmc")
+ERROR_PAGE = "<html><body>Service unavailable</body></html>"
+LIMITED = "<eSearchResult><ERROR>API rate limit exceeded</ERROR></eSearchResult>"
+REFUSED = "<eSearchResult><ERROR>Invalid db name specified: pubmedd</ERROR></eSearchResult>"
+
+
+@pytest.fixture(autouse=True)
+def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(service, "BACKOFF_S", 0.0)
+
+
+@pytest.fixture
+async def served() -> AsyncIterator[LiteratureServer]:
+    async with serve_literature(GOUT, NEW, WITHDRAWN, BOOK) as server:
+        yield server
+
+
+def opened(database: Database, server: LiteratureServer, *names: str) -> OnlineRetriever:
+    evidence = {
+        "online": names or BOTH,
+        "online_email": "ops@example.org",
+        "online_addresses": server.addresses,
+    }
+    retriever = open_online(Settings.model_validate({"home": "/nonexistent", "evidence": evidence}), database)
+    assert retriever is not None
+    return retriever
+
+
+async def test_a_claim_meets_both_services_and_nothing_that_was_withdrawn(
+    database: Database, served: LiteratureServer
+) -> None:
+    retriever = opened(database, served)
+    (hits,) = await retriever.search([Query("colchicine gout")], k=10, not_after=date(2020, 1, 1))
+    await retriever.aclose()
+    documents = {hit.passage.url.rsplit("/", 2)[-2 if hit.passage.corpus == "pubmed" else -1] for hit in hits}
+    assert documents == {"101", "104"}
+    assert {hit.passage.corpus for hit in hits} == set(BOTH)
+    assert {side.side for hit in hits for side in hit.sides} == {Side.PUBMED, Side.EUROPEPMC}
+    assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
+    assert all("Background" not in hit.passage.text or "." in hit.passage.text for hit in hits)
+
+
+async def test_what_was_answered_once_is_not_asked_again_by_any_worker(
+    database: Database, served: LiteratureServer
+) -> None:
+    first, second = opened(database, served), opened(database, served)
+    once = await first.search([Query("colchicine gout")], k=10)
+    asked = len(served.asked)
+    assert await second.search([Query("colchicine gout")], k=10) == once
+    assert len(served.asked) == asked == 3  # esearch, efetch, and Europe PMC's search
+    await second.search([Query("colchicine")], k=10)
+    assert {path.rsplit("/", 1)[-1] for path, _ in served.asked[asked:]} == {"esearch.fcgi", "searchPOST"}
+    assert len(served.asked) == asked + 2
+    async with database.begin() as session:
+        stored = await session.scalars(text("SELECT convert_from(body, 'UTF8') FROM literature_answers"))
+        assert not any("colchicine gout" in body for body in stored)  # the words of a thread
+    await first.aclose()
+    await second.aclose()
+
+
+async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
+    database: Database, served: LiteratureServer
+) -> None:
+    retriever = opened(database, served)
+    phrases = ('gout[Title] OR (x) AND "y" NOT z*', "Mrs Jane Smith of 12 Baker Street", "痛风 秋水仙碱")
+    await retriever.search([Query(*phrases)], k=5)
+    await retriever.aclose()
+    for _, form in served.asked:
+        assert form["email"] == "ops@example.org"
+        words = form.get("term", form.get("query", ""))
+        assert "smith" not in words.lower()
+        assert "[" not in form.get("term", "")
+        assert "痛风" not in words
+    assert any(form.get("tool") == "medlive" for _, form in served.asked)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        web.Response(status=429, headers={"Retry-After": "0"}),
+        web.Response(status=502, text=ERROR_PAGE),
+        xml(ERROR_PAGE),
+        xml(LIMITED),
+        xml("<eSearchResult><IdList><Id>1"),
+    ],
+    ids=["429", "502", "a page", "rate", "cut"],
+)
+async def test_a_passing_fault_is_asked_again(database: Database, fault: web.Response) -> None:
+    async with serve_literature(GOUT) as server:
+        server.faults = [copy_of(fault)]
+        retriever = opened(database, server, "pubmed")
+        (hits,) = await retriever.search([Query("colchicine")], k=5)
+        await retriever.aclose()
+        assert [hit.passage.text for hit in hits] == [GOUT.abstract]
+
+
+@pytest.mark.parametrize("name", BOTH)
+@pytest.mark.parametrize(
+    "fault",
+    [
+        web.Response(status=503),
+        web.Response(status=429, headers={"Retry-After": "86400"}),
+        web.Response(status=302, headers={"Location": "http://127.0.0.1:1/"}),
+        web.Response(text=ERROR_PAGE, content_type="text/html"),
+        xml(REFUSED),
+        json_error("bad query"),
+    ],
+    ids=["503", "a day", "redirect", "a page", "refused", "error"],
+)
+async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
+    database: Database, name: str, fault: web.Response
+) -> None:
+    async with serve_literature(GOUT) as server:
+        server.faults = [copy_of(fault) for _ in range(service.ATTEMPTS)]
+        retriever = opened(database, server, name)
+        with pytest.raises(EvidenceUnavailable) as raised:
+            await retriever.search([Query("colchicine")], k=5)
+        assert name in raised.value.message
+        server.faults = []
+        (hits,) = await retriever.search([Query("colchicine")], k=5)  # nothing of the failure was kept
+        await retriever.aclose()
+        assert len(hits) == 1
+
+
+def copy_of(response: web.Response) -> web.Response:
+    """A response can be sent once."""
+    headers = {name: response.headers[name] for name in ("Retry-After", "Location") if name in response.headers}
+    kind = response.content_type or "text/plain"
+    return web.Response(body=response.body, status=response.status, headers=headers, content_type=kind)
+
+
+async def test_nothing_found_is_an_empty_result(database: Database, served: LiteratureServer) -> None:
+    retriever = opened(database, served)
+    assert await retriever.search([Query("zebra")], k=5) == [[]]
+    await retriever.aclose()
+
+
+async def test_all_workers_together_keep_the_pace(database: Database) -> None:
+    stores = [PostgresAnswers(database, days=1) for _ in range(4)]
+    waits = await asyncio.gather(*(store.take_turn("pubmed", 10.0) for store in stores))
+    assert [round(wait / 10) for wait in sorted(waits)] == [0, 1, 2, 3]
+
+
+@given(st.text(max_size=200))
+def test_no_operator_leaves_the_house(phrase: str) -> None:
+    words = plain_words(phrase).split(" ")
+    assert len(words) <= MOST_WORDS
+    assert not {"and", "or", "not", "to"} & set(words)
+    assert all(c.isalnum() or c in "-'" for word in words for c in word)
