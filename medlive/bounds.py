@@ -94,6 +94,10 @@ XML_DEPTH: Final = 200
 """Elements within each other in an article."""
 XML_TEXT_DEPTH: Final = 100
 """Elements within each other in an article's text."""
+LITERATURE_BYTES: Final = 32 * 2**20
+"""A literature service's answer."""
+LITERATURE_WAIT_S: Final = 60.0
+"""A literature service's Retry-After that is waited for; after a longer one the thread is retried later."""
 
 # Models and what others evaluated
 

@@ -105,6 +105,8 @@ _WORKER: Final = (
         "cases": "INSERT, UPDATE (thread_id, status, status_reason)",
         "circuits": "INSERT, UPDATE, DELETE",
         "list_cursors": "INSERT, UPDATE, DELETE",
+        "literature_answers": "INSERT, UPDATE, DELETE",
+        "literature_turns": "INSERT, UPDATE",
         "observations": "INSERT, UPDATE, DELETE",
         "open_problems": "INSERT, UPDATE, DELETE",
         "outbox": "INSERT, UPDATE, DELETE",

@@ -6,7 +6,9 @@ from typing import Final
 import httpx2
 
 from medlive import __version__
-from medlive.evidence.online.service import MAX_BODY, Answer
+from medlive.bounds import LITERATURE_BYTES
+from medlive.evidence.online.service import Answer
+from medlive.trust import tls_context
 
 TIMEOUT_S: Final = 30.0
 """Most seconds to connect, and between two parts of an answer."""
@@ -18,7 +20,9 @@ class HttpClient:
     def __init__(self, contact: str) -> None:
         """`contact` is the operator's address, which the services ask for."""
         headers = {"User-Agent": f"medlive/{__version__} (+{contact})"}
-        self._client = httpx2.AsyncClient(timeout=TIMEOUT_S, headers=headers, follow_redirects=False)
+        self._client = httpx2.AsyncClient(
+            timeout=TIMEOUT_S, headers=headers, follow_redirects=False, verify=tls_context()
+        )
 
     async def post(self, address: str, form: Mapping[str, str]) -> Answer:
         """Return the answer, cut behind the longest that is read. Raises OSError if none came."""
@@ -27,7 +31,7 @@ class HttpClient:
             async with self._client.stream("POST", address, data=dict(form)) as response:
                 async for block in response.aiter_bytes():
                     body += block
-                    if len(body) > MAX_BODY:
+                    if len(body) > LITERATURE_BYTES:
                         break
                 return Answer(response.status_code, dict(response.headers), bytes(body))
         except httpx2.HTTPError as exc:

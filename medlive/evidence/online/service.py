@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import Final, NamedTuple, Protocol
 
+from medlive.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
 from medlive.digest import digest_json
 from medlive.errors import EvidenceUnavailable
 from medlive.evidence.passage import Passage
@@ -17,10 +18,6 @@ ATTEMPTS: Final = 4
 """Requests in all before a service counts as away."""
 BACKOFF_S: Final = 1.0
 """Seconds before the second attempt, doubled each time; a Retry-After that is longer wins."""
-MAX_WAIT_S: Final = 60.0
-"""The longest Retry-After that is waited for; the thread fails after a longer one and is retried later."""
-MAX_BODY: Final = 32 * 1024 * 1024
-"""The most bytes of an answer."""
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _log: Final = logging.getLogger(__name__)
@@ -126,7 +123,7 @@ class Caller:
                 wait = max(wait, _retry_after(answer))
             except Unreadable as exc:
                 raise self._away(str(exc)) from exc
-            if wait > MAX_WAIT_S:
+            if wait > LITERATURE_WAIT_S:
                 raise self._away(f"{cause}; it asks to wait {wait:.0f} s")
             if attempt + 1 < ATTEMPTS:
                 _log.debug("%s: %s; asked again in %.1f s", self.service, cause, wait)
@@ -145,8 +142,8 @@ def _check_status(answer: Answer) -> None:
         raise TryAgain(f"status {answer.status}")
     if answer.status != 200:
         raise Unreadable(f"status {answer.status}")
-    if len(answer.body) > MAX_BODY:
-        raise Unreadable(f"more than {MAX_BODY} bytes")
+    if len(answer.body) > LITERATURE_BYTES:
+        raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
 
 
 def _retry_after(answer: Answer) -> float:
