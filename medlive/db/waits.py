@@ -16,7 +16,8 @@ SAVE_FAILURE = (
     " ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()"
 )
 _FORGET_FAILURES = text(
-    "DELETE FROM job_failures WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
+    "DELETE FROM job_failures"
+    " WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
 )
 
 

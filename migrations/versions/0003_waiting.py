@@ -42,7 +42,7 @@ def upgrade() -> None:
         sa.CheckConstraint("state IN ('working', 'waiting', 'stopping')", name="state_known"),
         sa.CheckConstraint("(state = 'waiting') = (reason IS NOT NULL)", name="waiting_has_a_reason"),
         sa.PrimaryKeyConstraint("id", name="pk_workers"),
-        comment="Worker processes; one that ends in order removes its row, one that was killed is no longer heard of",
+        comment="Worker processes; one that ends in order removes its row, a killed one is no longer heard of",
     )
     op.create_table(
         "job_failures",

@@ -22,7 +22,7 @@ class WorkerState(StrEnum):
 
 
 class WorkerRow(Base):
-    """Worker processes; one that ends in order removes its row, one that was killed is no longer heard of."""
+    """Worker processes; one that ends in order removes its row, a killed one is no longer heard of."""
 
     __tablename__ = "workers"
     __table_args__ = (
