@@ -6,11 +6,12 @@ happens.
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import text
+from sqlalchemy import exc, text
 
 from medlive.db.jobs import announce_serving, count_servers
 from medlive.db.session import Connection
 from medlive.digest import digest_text
+from medlive.errors import DatabaseUnavailable
 
 _OURS = "locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:place AS oid) AND granted"
 _TAKEN = text(
@@ -44,8 +45,14 @@ class Slots:
         """Take or return slots until this process has its share; how many it holds, of which it may use its share.
 
         `most` is all slots of the endpoint, numbered from 0; of those held here, `under_way` are in use and not
-        returned.
+        returned. Raises DatabaseUnavailable when the connection was lost, and with it all slots.
         """
+        try:
+            return await self._settle(most, under_way)
+        except exc.SQLAlchemyError as error:
+            raise DatabaseUnavailable("the connection that shares out an endpoint's calls was lost") from error
+
+    async def _settle(self, most: int, under_way: int) -> int:
         sharers = await count_servers(self.connection, self.name)
         share = max(1, most // max(1, sharers))
         if len(self.held) < share:

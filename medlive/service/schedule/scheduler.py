@@ -35,6 +35,7 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
+from medlive.service.lost_threads import queue_lost
 from medlive.service.notify import Event, notify
 from medlive.service.release.freeze import freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
@@ -153,6 +154,7 @@ class _Runner:
                     known, looked = slots, moment
                     self._look(times)
                     await self._report_circuits(iso_week(moment))
+                    await queue_lost(self.app, self.database)
                 await asyncio.sleep(wake_s)
         finally:
             for task in self.lanes.values():
@@ -332,11 +334,11 @@ async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
 
 
 def _curation_problem(done: CurationCounts, share: float) -> str | None:
-    """Why a curation has failed: an internal error, an open circuit, or too many failed threads."""
+    """Why a curation has failed: an internal error, an obstacle to all threads, or too many failed ones."""
     if done.faults:
         return f"{len(done.faults)} threads failed with an internal error, first {done.faults[0]}"
-    if done.stopped:
-        return f"{done.stopped}; {done.left} threads wait"
+    if obstacle := done.misconfigured or done.stopped:
+        return f"{obstacle}; {done.left} threads wait"
     failures = {reason: n for reason, n in done.failures.items() if reason != Reason.BUDGET_SPENT}
     failed, decided = sum(failures.values()), done.outcomes.total()
     if failed <= share * decided:
