@@ -165,5 +165,8 @@ def embed_work(home: Path, opening: Callable[[str], Encoder]) -> Callable[..., A
             except asyncio.CancelledError:
                 stopped.set()
                 raise
+            except EvidenceUnavailable as error:
+                # Whoever builds the index embeds this shard, and does not wait for this machine to be able to.
+                raise CheckFailed(error.message, hint=error.hint) from error
 
     return work

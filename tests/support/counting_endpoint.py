@@ -2,6 +2,7 @@
 
 import asyncio
 import hashlib
+import json
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -22,6 +23,8 @@ class CountingEndpoint:
     bodies: Counter[str] = field(default_factory=Counter)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, requests are counted and wait."""
+    names: str | None = None
+    """The model that every reply names; None: the one that was asked."""
 
     @property
     def asked(self) -> int:
@@ -40,7 +43,12 @@ async def counting_endpoint(*, latency_ms: float = 0) -> AsyncIterator[CountingE
     async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
         await endpoint.answers.wait()
-        return await handler(request)
+        response = await handler(request)
+        if endpoint.names is not None and isinstance(response, web.Response) and response.text is not None:
+            return web.json_response(
+                {**json.loads(response.text), "model": endpoint.names}, status=response.status
+            )
+        return response
 
     app = build_app(engine, latency_ms=latency_ms)
     app.middlewares.append(count)
