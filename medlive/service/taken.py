@@ -22,6 +22,7 @@ from procrastinate.retry import BaseRetryStrategy, RetryDecision
 from procrastinate.utils import utcnow
 
 from medlive.db.jobs import UNCOUNT_ATTEMPT
+from medlive.db.mapping import to_stored
 from medlive.db.session import Database, translate
 from medlive.db.waits import SAVE_FAILURE
 from medlive.errors import DatabaseUnavailable, describe
@@ -150,7 +151,7 @@ async def _sort_out(app: procrastinate.App, job: Job, taken: TakenJobs, error: E
     taken.readiness.worked(job.queue, job.id)
     # Where it cannot be kept the thread counts as lost, and is queued again.
     with suppress(exceptions.ConnectorException):
-        values = {"job_id": job.id, "queue": job.queue, "reason": describe(error)}
+        values = {"job_id": job.id, "queue": job.queue, "reason": to_stored(describe(error))}
         await app.connector.execute_query_async(SAVE_FAILURE, **values)
 
 

@@ -5,6 +5,7 @@ import logging
 import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from medlive.db.jobs import Queue
 from medlive.demo.samples import load_sample_threads
 from medlive.llm.rules.engine import RulesEngine
 from medlive.service import jobs, readiness
+from medlive.service.database import outlast
 from medlive.service.worker import run_worker
 from tests.support.counting_endpoint import CountingEndpoint, counting_endpoint
 from tests.support.instance import Instance, write_lines, write_models
@@ -171,3 +173,25 @@ async def test_what_the_database_refuses_for_a_while_fails_no_thread(
         "no jobs of curate are taken",
         "jobs of curate are taken again",
     ]
+
+
+async def test_threads_that_wait_for_a_turn_when_the_database_is_lost_are_decided_and_stop_ends_the_workers(
+    instance: Instance, endpoint: CountingEndpoint
+) -> None:
+    stop = asyncio.Event()
+    # One turn for both workers: the others wait for theirs.
+    write_models(Path(instance.settings["MEDLIVE_CONFIG"]), endpoint.url, model=MODEL, concurrency=1)
+    settings = load_settings(instance.environment()).settings
+    endpoint.answers.clear()
+    work = partial(run_worker, settings, stop, [Queue.CURATE], concurrency=THREADS, grace_s=1)
+    workers = [asyncio.create_task(outlast(settings, work, stop)) for _ in range(2)]
+    await until(lambda: endpoint.asked)
+    await reaches(instance, UNDER_WAY, THREADS)
+    instance.rows(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity"
+        " WHERE datname = current_database() AND pid <> pg_backend_pid()"
+    )
+    endpoint.answers.set()
+    await reaches(instance, PENDING, 0)
+    stop.set()
+    await asyncio.wait_for(asyncio.gather(*workers), 60)

@@ -87,4 +87,4 @@ async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:
 async def _settle(shares: list[tuple[Limiter, Slots]]) -> None:
     for limiter, slots in shares:
         state = limiter.state()
-        limiter.allot(await slots.settle(state.most, state.under_way))
+        limiter.allot(await slots.settle(state.most, state.under_way, state.waiting))
