@@ -128,8 +128,9 @@ class Readiness:
     def _wait_for(obstacle: MedliveError, known: Pause | None) -> float:
         if isinstance(obstacle, CircuitOpen | WeekSpent):
             return max(LEAST_WAIT_S, (obstacle.retry_at - now()).total_seconds())
-        if isinstance(obstacle, BudgetSpent | EvidenceUnavailable):
-            return NEVER  # the budget is this process's own; an index is opened by whoever looks for it
+        if isinstance(obstacle, BudgetSpent | EvidenceUnavailable | DatabaseFull):
+            # The budget is this process's own; the others are looked at, and a job would pay for lost replies.
+            return NEVER
         if known is None or type(known.obstacle) is not type(obstacle):
             return FIRST_WAIT_S
         return min(MOST_WAIT_S, 2 * known.wait_s)

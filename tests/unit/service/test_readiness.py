@@ -8,7 +8,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from medlive.clock import now
-from medlive.errors import CircuitOpen, ConfigError, DatabaseFull, DatabaseUnavailable, DiskFull, IndexMissing
+from medlive.errors import (
+    CircuitOpen,
+    ConfigError,
+    DatabaseFull,
+    DatabaseUnavailable,
+    DiskFull,
+    IndexMissing,
+    MedliveError,
+)
 from medlive.llm.budget import BudgetSpent
 from medlive.service.readiness import FIRST_WAIT_S, MOST_WAIT_S, Readiness, find_obstacle
 
@@ -39,8 +47,8 @@ def test_one_job_is_let_through_after_a_wait_that_doubles_and_all_when_it_gets_o
     assert readiness.describe() is None
 
 
-@pytest.mark.parametrize("obstacle", [BudgetSpent("spent"), IndexMissing("none")])
-def test_what_a_job_cannot_find_out_lets_none_through(obstacle: BudgetSpent | IndexMissing) -> None:
+@pytest.mark.parametrize("obstacle", [BudgetSpent("spent"), IndexMissing("none"), DatabaseFull("full")])
+def test_what_a_job_cannot_find_out_lets_none_through(obstacle: MedliveError) -> None:
     moment = [0.0]
     readiness = Readiness(lambda: moment[0])
     readiness.pause(QUEUE, obstacle, 1)
