@@ -340,7 +340,8 @@ class _Worker:
             raise
         finally:
             if not running.done():
-                running.cancel()
+                if not running.cancelling():  # a second time it would not wait for the jobs to end
+                    running.cancel()
                 taken.break_off()
                 await asyncio.wait([running], timeout=LOST_GRACE_S)
             for task in (running, lost):
