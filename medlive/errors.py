@@ -74,6 +74,10 @@ class DatabaseUnavailable(ServiceUnavailable):
     """The database cannot be reached."""
 
 
+class DatabaseFull(DatabaseUnavailable):
+    """The database server has no disk space or no memory left."""
+
+
 class DatabaseForbidden(ServiceUnavailable):
     """The database user has no right to do this."""
 

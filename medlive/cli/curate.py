@@ -7,7 +7,7 @@ from typer import Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import print_result, print_table, progress, say, wait_for
 from medlive.config import load_settings
-from medlive.errors import CheckFailed, EndpointUnavailable
+from medlive.errors import CheckFailed, ConfigError, EndpointUnavailable, ServiceUnavailable
 
 
 def command(
@@ -60,20 +60,23 @@ def filter_threads(
 
 
 def _check(done: dict[str, Any]) -> None:
-    """Raises CheckFailed, BudgetSpent or EndpointUnavailable where threads were not curated."""
+    """Raises CheckFailed, ConfigError, BudgetSpent or ServiceUnavailable where threads were not curated."""
     from medlive.curation.model import Reason
     from medlive.llm.budget import BudgetSpent
 
     if done["faults"]:
         hint = "medlive curate tries them again"
         raise CheckFailed(f"{len(done['faults'])} threads met a fault of medlive itself", hint=hint)
+    if wrong := done["misconfigured"]:
+        hint = "medlive curate goes on from there once the configuration or the endpoint is mended"
+        raise ConfigError(f"{wrong}: {done['left']} threads wait", hint=hint)
     if stopped := done["spent"]["stopped"]:
         cut = done["failures"].get(Reason.BUDGET_SPENT, 0)
         hint = "medlive curate goes on from there once [budget] in config/medlive.toml allows it"
         raise BudgetSpent(f"{stopped}: {cut} threads were cut short and {done['left']} not begun", hint=hint)
-    if circuit := done["stopped"]:
-        hint = "it is tried again by itself; the next medlive curate goes on from there"
-        raise EndpointUnavailable(f"{circuit}; {done['left']} threads wait", hint=hint)
+    if obstacle := done["stopped"]:
+        hint = "the next medlive curate goes on from there; medlive circuit reset asks an endpoint again at once"
+        raise ServiceUnavailable(f"{obstacle}; {done['left']} threads wait", hint=hint)
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
         hint = "medlive status shows the reason; the next medlive curate tries them again"
         raise EndpointUnavailable(f"{unanswered} threads failed: a model endpoint gave no answer", hint=hint)

@@ -29,7 +29,8 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "filter": ("medlive.cli.curate:filter_threads", "Filter the threads that wait, and queue what passes."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
     "worker": ("medlive.cli.operations.schedule:worker", "Do what is queued until stopped."),
-    "jobs": ("medlive.cli.operations.jobs", "The job queue: list, retry, cancel."),
+    "jobs": ("medlive.cli.operations.jobs", "The job queue: list, check, retry, cancel."),
+    "circuit": ("medlive.cli.operations.circuit", "Model endpoints that are not asked for a while: list, reset."),
     "scheduler": (
         "medlive.cli.operations.schedule:scheduler",
         "Take each weekly step when it is due, until stopped.",

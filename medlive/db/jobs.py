@@ -141,6 +141,7 @@ class JobRow:
     attempts: int
     scheduled_at: datetime | None
     heartbeat: datetime | None  # The last sign of life of the worker that does it
+    reason: str | None  # Why it failed; None: it did not, or that was not kept
 
 
 async def count_jobs(session: AsyncSession) -> list[QueueCount]:
@@ -163,8 +164,9 @@ async def list_jobs(
     """The jobs of a queue (None: of all) in a state (None: not ended), by number, of those after `after`."""
     query = text(
         "SELECT job.id, queue_name AS queue, task_name AS task, args, CAST(status AS text) AS status, attempts,"
-        " scheduled_at, last_heartbeat AS heartbeat"
+        " scheduled_at, last_heartbeat AS heartbeat, CASE WHEN status = 'failed' THEN reason END AS reason"
         " FROM procrastinate_jobs AS job LEFT JOIN procrastinate_workers AS worker ON worker.id = job.worker_id"
+        " LEFT JOIN job_failures AS failure ON failure.job_id = job.id"
         " WHERE job.id > :after AND (CAST(:queue AS text) IS NULL OR queue_name = :queue)"
         " AND CASE WHEN CAST(:status AS text) IS NULL THEN status IN ('todo', 'doing', 'failed')"
         " ELSE CAST(status AS text) = :status END"

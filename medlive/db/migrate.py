@@ -80,6 +80,12 @@ def upgrade(url: str) -> bool:
         return True
 
 
+def is_newest(url: str) -> bool:
+    """Whether there is nothing to upgrade. Raises DatabaseUnavailable."""
+    with connect(url) as connection:
+        return _is_newest(connection)
+
+
 def head() -> str:
     """The newest revision that this program knows."""
     return max(_known_revisions())

@@ -104,6 +104,7 @@ _WORKER: Final = (
         "bands": "INSERT, TRUNCATE",  # Made anew for another scheme
         "cases": "INSERT, UPDATE (thread_id, status, status_reason)",
         "circuits": "INSERT, UPDATE, DELETE",
+        "job_failures": "INSERT, UPDATE, DELETE",
         "list_cursors": "INSERT, UPDATE, DELETE",
         "literature_answers": "INSERT, UPDATE, DELETE",
         "literature_turns": "INSERT, UPDATE",
@@ -117,6 +118,7 @@ _WORKER: Final = (
         "step_waits": "INSERT, UPDATE, DELETE",
         "week_threads": "INSERT, UPDATE",
         "thread_revisions": f"INSERT, {_LOCKED}",
+        "workers": "INSERT, UPDATE, DELETE",
     }
 )
 _TABLES: Final = MappingProxyType({WEB: _WEB, WORKER: _WORKER})
@@ -133,8 +135,8 @@ _CALLED_BY_TRIGGERS: Final = (
 )
 _FUNCTIONS: Final = MappingProxyType(
     {
-        WEB: (*_CALLED_BY_TRIGGERS, "procrastinate_defer_jobs%"),
-        WORKER: (*_CALLED_BY_TRIGGERS, "medlive_sum_counts", "procrastinate_%"),
+        WEB: (*_CALLED_BY_TRIGGERS, "medlive_waiting_threads", "procrastinate_defer_jobs%"),
+        WORKER: (*_CALLED_BY_TRIGGERS, "medlive_sum_counts", "medlive_waiting_threads", "procrastinate_%"),
     }
 )
 """Patterns of names; functions of triggers need no right."""

@@ -19,7 +19,7 @@ from sqlalchemy.ext.asyncio import (
 )
 
 from medlive.db.mapping import dump_json, load_json
-from medlive.errors import ConfigError, DatabaseForbidden, DatabaseUnavailable, MissingExtra
+from medlive.errors import ConfigError, DatabaseForbidden, DatabaseFull, DatabaseUnavailable, MissingExtra
 from medlive.redaction import HIDDEN
 from medlive.trust import authorities_file, is_loopback
 
@@ -40,10 +40,17 @@ server frees the locks of a machine that has vanished within half a minute."""
 _SCHEMES = {"postgres", "postgresql", "postgresql+psycopg"}
 _CHECKED = ("verify-full", "verify-ca")
 """The modes in which libpq checks the server's certificate."""
-# Besides class 08 (connection exceptions) and 28 (authorisation): shutting down, crashed, starting, too many
-# connections, no such database.
-_AWAY = {"57P01", "57P02", "57P03", "53300", "3D000"}
+_AWAY_CLASSES = {"08", "28", "53", "57P", "58"}
+"""Classes of SQLSTATE: connection, authorisation, resources, the server's start and end, its system's errors."""
+_AWAY = {"3D000", "25006"}
+"""No such database; a server that only reads, as a standby does."""
+_FULL = {"53000", "53100", "53200"}
 _FORBIDDEN = "42501"
+_PROBE = text(
+    "INSERT INTO job_failures (job_id, queue, reason)"
+    " SELECT -number, '', repeat('x', 1500) FROM generate_series(1, 400) AS number"
+)
+"""About a megabyte of rows and of log, which are never committed."""
 
 
 def parse_url(url: str) -> URL:
@@ -106,35 +113,54 @@ def _warn_of_plaintext(hosts: str) -> None:
 
 
 def unavailable(url: URL, error: BaseException) -> DatabaseUnavailable:
-    """The error that a user sees: the host and the server's message, never the password."""
+    """The error that a user sees: the host and the server's message, never the password.
+
+    It is DatabaseFull where the server has no room for what it was asked to do.
+    """
     host = url.host or url.query.get("host") or "the default host"
     reason = (str(getattr(error, "orig", None) or error).strip().splitlines() or [type(error).__name__])[0]
     if url.password:
         reason = reason.replace(url.password, HIDDEN)
+    message = f"the database {url.database or ''} at {host} cannot be used: {reason}"
+    if _state(error) in _FULL:
+        return DatabaseFull(message, hint="make room on the database's disk, or give its machine more memory")
     return DatabaseUnavailable(
-        f"the database {url.database or ''} at {host} cannot be used: {reason}",
-        hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another",
+        message, hint="`medlive db start` starts the embedded one; MEDLIVE_DATABASE_URL names another"
     )
+
+
+def _state(error: BaseException) -> str | None:
+    """The SQLSTATE of a driver's error, or of one that wraps it; None where the server gave none."""
+    state: str | None = getattr(getattr(error, "orig", None) or error, "sqlstate", None)
+    return state
+
+
+def translate(url: URL, error: BaseException) -> DatabaseUnavailable | DatabaseForbidden | None:
+    """What a user is told of a driver's error that is a state of the server; None for a fault of the statement."""
+    state = _state(error)
+    if state == _FORBIDDEN:
+        words = str(getattr(error, "orig", None) or error).splitlines()[0]
+        return DatabaseForbidden(
+            f"the database user {url.username or ''} may not do this: {words}",
+            hint="use the owner's URL on the command line, or see `medlive db roles`",
+        )
+    away = isinstance(error, exc.OperationalError | exc.InterfaceError)
+    if state is not None:
+        away = state in _AWAY or not _AWAY_CLASSES.isdisjoint({state[:2], state[:3]})
+    return unavailable(url, error) if away else None
 
 
 @contextmanager
 def translated_errors(url: URL) -> Iterator[None]:
-    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away, and
-    DatabaseForbidden for a user without the right."""
+    """Raise DatabaseUnavailable for those of SQLAlchemy's errors that say that the server is away (DatabaseFull:
+    or has no room), and DatabaseForbidden for a user without the right."""
     try:
         yield
     except exc.TimeoutError as error:
         raise unavailable(url, error) from error
     except exc.DBAPIError as error:
-        state = getattr(error.orig, "sqlstate", None)
-        if state == _FORBIDDEN:
-            raise DatabaseForbidden(
-                f"the database user {url.username or ''} may not do this: {str(error.orig).splitlines()[0]}",
-                hint="use the owner's URL on the command line, or see `medlive db roles`",
-            ) from error
-        away = isinstance(error, exc.OperationalError | exc.InterfaceError)
-        if away if state is None else state[:2] in {"08", "28"} or state in _AWAY:
-            raise unavailable(url, error) from error
+        if (known := translate(url, error)) is not None:
+            raise known from error
         raise
 
 
@@ -268,6 +294,13 @@ async def read_clock(session: Session) -> datetime:
     """What the database's clock says now; for a session of `Database.read`, in which no transaction holds it."""
     moment: datetime = (await session.execute(text("SELECT now()"))).scalar_one()
     return moment
+
+
+async def check_room(database: Database) -> None:
+    """Write a megabyte and undo it. Raises DatabaseFull where the server has no room for that."""
+    async with database.begin() as session:
+        await session.execute(_PROBE)
+        await session.rollback()
 
 
 async def ask_lock(connection: Connection, question: str, key: int | str) -> bool:

@@ -6,12 +6,17 @@ happens.
 
 from dataclasses import dataclass, field
 
-from sqlalchemy import text
+from sqlalchemy import exc, text
 
 from medlive.db.jobs import announce_serving, count_servers
 from medlive.db.session import Connection
 from medlive.digest import digest_text
+from medlive.errors import DatabaseUnavailable
 
+TURN = 10
+"""How often a slot is kept, where there are fewer than processes, before it is left to another one."""
+RESTS = 3
+"""How often none is taken afterwards."""
 _OURS = "locktype = 'advisory' AND objsubid = 2 AND classid = CAST(:place AS oid) AND granted"
 _TAKEN = text(
     "SELECT objid FROM pg_locks JOIN pg_database ON pg_database.oid = pg_locks.database"
@@ -31,6 +36,8 @@ class Slots:
     connection: Connection
     name: str  # What the processes that share the endpoint call it
     held: list[int] = field(default_factory=list)
+    _kept: int = 0  # How often they were kept while others have none
+    _resting: int = 0  # How often none is taken yet, so that others can
 
     @property
     def _place(self) -> int:
@@ -40,13 +47,27 @@ class Slots:
         """Count among those who share the endpoint from now on."""
         await announce_serving(self.connection, [self.name])
 
-    async def settle(self, most: int, under_way: int) -> int:
+    async def settle(self, most: int, under_way: int, waiting: int = 0) -> int:
         """Take or return slots until this process has its share; how many it holds, of which it may use its share.
 
         `most` is all slots of the endpoint, numbered from 0; of those held here, `under_way` are in use and not
-        returned.
+        returned. Where more processes share the endpoint than it has slots, they take turns: who wants none
+        (`waiting` calls) or has kept one for a while returns it.
+
+        Raises DatabaseUnavailable when the connection was lost, and with it all slots.
         """
+        try:
+            return await self._settle(most, under_way, waiting)
+        except exc.SQLAlchemyError as error:
+            raise DatabaseUnavailable("the connection that shares out an endpoint's calls was lost") from error
+
+    async def _settle(self, most: int, under_way: int, waiting: int) -> int:
         sharers = await count_servers(self.connection, self.name)
+        if sharers > most and not self._has_a_turn(under_way, waiting):
+            if under_way == 0 and self.held:
+                await self.connection.execute(_RETURN, {"place": self._place, "slots": self.held})
+                self.held, self._kept, self._resting = [], 0, RESTS
+            return 0
         share = max(1, most // max(1, sharers))
         if len(self.held) < share:
             taken = set(await self.connection.scalars(_TAKEN, {"place": self._place}))
@@ -57,3 +78,9 @@ class Slots:
             await self.connection.execute(_RETURN, {"place": self._place, "slots": excess})
             del self.held[max(share, under_way) :]
         return min(share, len(self.held))
+
+    def _has_a_turn(self, under_way: int, waiting: int) -> bool:
+        """Whether this process may have slots now, where there are fewer than processes."""
+        self._kept = self._kept + 1 if self.held else 0
+        self._resting = max(0, self._resting - 1)
+        return under_way + waiting > 0 and self._kept <= TURN and self._resting == 0

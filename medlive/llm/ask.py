@@ -69,6 +69,10 @@ class AnotherModel(Unusable):
     """Another model answered than the pinned one."""
 
 
+class WrongModel(ConfigError):
+    """No reply came from the pinned model."""
+
+
 @dataclass(frozen=True, slots=True)
 class Attempt:
     """One call: its request, its reply where one came, and its fault where it is not usable."""
@@ -232,7 +236,8 @@ class Asker(Caller):
         `read` raises Unusable; it sees no reply that was cut, refused, or given by another model. Raises
         BudgetSpent where the budget does not reach for one attempt, EndpointUnavailable when the endpoint seems
         dead (CircuitOpen without `concurrency`), and ConfigError when every reply comes from another model or none
-        can be read.
+        can be read. Without `concurrency` and with a circuit another model opens it and raises CircuitOpen: the
+        endpoint may be mended while this process runs.
         """
         asked: Asked[T] = Asked()
         for _ in range(1 + self._repairs):
@@ -252,6 +257,9 @@ class Asker(Caller):
             try:
                 asked.value = self._read(reply, read)
                 await self._judge(reply, None)
+            except WrongModel as exc:
+                await self._open_circuit(exc)
+                raise
             except Unusable as exc:
                 await self._judge(reply, exc)
                 asked.attempts.append(Attempt(request, reply, exc))
@@ -273,6 +281,14 @@ class Asker(Caller):
         if circuit and (opening := await circuit.opening()):
             raise opening.error() from cause
 
+    async def _open_circuit(self, wrong: WrongModel) -> None:
+        """Raises CircuitOpen where there is a circuit: its probes find out when the endpoint is mended."""
+        if self._circuit is None or self._health is not None:
+            return
+        await self._circuit.replies_refused(f"{wrong.message} ({wrong.hint})")
+        if opening := await self._circuit.opening():
+            raise opening.error() from wrong
+
     async def _judge(self, reply: Reply, fault: Unusable | None) -> None:
         if self._circuit and not reply.replayed:
             await self._circuit.judged(None if fault is None or fault.partial else str(fault))
@@ -282,8 +298,8 @@ class Asker(Caller):
         try:
             value = read_checked(reply, self._pinned, self.role, read)
         except AnotherModel:
-            self._strangers += 1
-            if not self._trusted and self._strangers >= STRANGERS:
+            self._strangers += not reply.replayed  # an old reply says nothing about the endpoint of today
+            if not reply.replayed and not self._trusted and self._strangers >= STRANGERS:
                 self._refuse(reply)
             raise
         except Unusable as exc:
@@ -303,7 +319,7 @@ class Asker(Caller):
         unnamed = reply.model == UNNAMED
         answered = "no reply names its model" if unnamed else f"{reply.model!r} answered, every time"
         allow = "allow_unpinned = true in its table, or --allow-unpinned, accepts such replies"
-        raise ConfigError(
+        raise WrongModel(
             f"the {self.role} {self._pinned!r} was asked and {answered}",
             hint=allow if unnamed else f"name {reply.model!r} as the {self.role}'s model; {allow}",
         )

@@ -29,7 +29,10 @@ REFUSALS: Final = 3  # Refusals of the model (403, 404) among the last WINDOW an
 WINDOW: Final = 20
 UNUSABLE: Final = 18  # Replies among the last WINDOW that could not be used
 BACKOFF_S: Final = 30.0
-REFUSED_BACKOFF_S: Final = 300.0  # Where a person has to do something
+REFUSED_BACKOFF_S: Final = 60.0
+"""Where the key, the account or the model is refused: a person has to act, and a refusal costs nothing."""
+MOST_REFUSED_BACKOFF_S: Final = 300.0
+UNUSABLE_BACKOFF_S: Final = 300.0  # Where replies come, and are paid for
 MOST_BACKOFF_S: Final = 3600.0
 FRESH_S: Final = 2.0
 """Seconds for which what the store said is believed: another process's finding arrives that late."""
@@ -139,7 +142,7 @@ class Circuit:
         """The model is refused; opens the circuit after a few, at once where it is the key or the account."""
         self._refusals.append(True)
         if self._probing or certain or sum(self._refusals) >= REFUSALS:
-            await self._open(cause, REFUSED_BACKOFF_S)
+            await self._open(cause, REFUSED_BACKOFF_S, most_s=MOST_REFUSED_BACKOFF_S)
 
     async def judged(self, problem: str | None) -> None:
         """A new reply could be used (None) or not; opens the circuit when nearly none can."""
@@ -149,15 +152,21 @@ class Circuit:
             await self._close()
         elif self._probing or unusable >= UNUSABLE:
             cause = f"{unusable} of {len(self._unusable)} replies could not be used, the last: {problem[:300]}"
-            await self._open(cause, REFUSED_BACKOFF_S, of_replies=True)
+            await self.replies_refused(cause)
 
-    async def _open(self, cause: str, backoff_s: float, *, of_replies: bool = False) -> None:
+    async def replies_refused(self, cause: str) -> None:
+        """Replies come that nobody can use: open the circuit at once; only a usable reply closes it."""
+        await self._open(cause, UNUSABLE_BACKOFF_S, of_replies=True)
+
+    async def _open(
+        self, cause: str, backoff_s: float, *, most_s: float = MOST_BACKOFF_S, of_replies: bool = False
+    ) -> None:
         """Open the circuit, or wait twice as long after a probe; other calls under way change nothing."""
         known, moment = self._opening, now()
         if known is not None and not self._probing:
             return
         if known is not None:
-            backoff_s = min(MOST_BACKOFF_S, 2 * known.backoff_s)
+            backoff_s = min(most_s, 2 * known.backoff_s)
         retry_at = moment + timedelta(seconds=backoff_s)
         opened_at = known.opened_at if known else moment
         if await self._swap(Opening(self._endpoint, cause, of_replies, opened_at, retry_at, backoff_s)):

@@ -17,6 +17,7 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from medlive.digest import digest_text
+from medlive.errors import EndpointUnavailable
 from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_name
 
 START: Final = 16  # The limit at first, where more is allowed
@@ -24,6 +25,8 @@ GROWTH: Final = 3.0  # Added for each answer before the first cut, while somebod
 CUT: Final = 0.6  # What is left of the limit after an overload
 QUEUED: Final = 4.0  # An answer took so many times the quickest one's time, and SLACK_S more: it has queued
 SLACK_S: Final = 0.05
+STUCK_S: Final = 240.0
+"""Seconds without any call at the endpoint after which a caller waits for its turn no longer."""
 AGEING: Final = 1.001  # The quickest time's growth with each answer: one odd answer does not count for ever
 
 
@@ -69,7 +72,10 @@ class Limiter:
         """Seconds of the quickest answer, aged."""
         self._under_way = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
+        self._moved_at = time.monotonic()
+        """When a call last began or ended."""
         self._paused_until = 0.0
+        self._closed: Exception | None = None
         self._ended = dict.fromkeys(Ended, 0)
 
     @property
@@ -86,6 +92,14 @@ class Limiter:
         """Have at most so many calls under way; 0 begins none."""
         self._share = share
         self._wake()
+
+    def close(self, error: Exception) -> None:
+        """Begin no more calls: who waits, and whoever comes, gets this error."""
+        self._closed = error
+        for turn in self._waiting:
+            if not turn.done():
+                turn.set_exception(error)
+        self._waiting.clear()
 
     @property
     def _allowed(self) -> int:
@@ -109,10 +123,20 @@ class Limiter:
         """Begin no call before so many seconds are over, as a Retry-After asks for."""
         self._paused_until = max(self._paused_until, time.monotonic() + seconds)
 
+    @property
+    def idle_s(self) -> float:
+        """Seconds since a call last began or ended."""
+        return time.monotonic() - self._moved_at
+
     async def enter(self) -> float:
-        """Wait for a turn; return when it began, for `leave`, which must follow."""
+        """Wait for a turn; return when it began, for `leave`, which must follow.
+
+        Raises EndpointUnavailable when nothing was asked of the endpoint for STUCK_S, and what `close` was given.
+        """
+        if self._closed is not None:
+            raise self._closed
         if self._under_way < self._allowed and not self._waiting:
-            self._under_way += 1
+            self._begin()
         else:
             await self._wait()
         try:
@@ -142,21 +166,34 @@ class Limiter:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         try:
-            await turn
-        except asyncio.CancelledError:
-            if not turn.cancelled():  # the turn had come when its caller left
+            # The turn is never cancelled by the wait itself: a turn that came is given back below.
+            while not (await asyncio.wait([turn], timeout=STUCK_S))[0]:
+                if self._under_way == 0 and self.idle_s >= STUCK_S:
+                    raise EndpointUnavailable(
+                        f"no call at {self._endpoint} was begun for {STUCK_S:g} s",
+                        hint="it is tried again by itself",
+                    )
+        except BaseException:
+            if turn.done() and turn.exception() is None:  # the turn had come when its caller left
                 self._release()
+            turn.cancel()
             raise
+        turn.result()
+
+    def _begin(self) -> None:
+        self._under_way += 1
+        self._moved_at = time.monotonic()
 
     def _release(self) -> None:
         self._under_way -= 1
+        self._moved_at = time.monotonic()
         self._wake()
 
     def _wake(self) -> None:
         while self._waiting and (self._waiting[0].done() or self._under_way < self._allowed):
             turn = self._waiting.popleft()
             if not turn.done():
-                self._under_way += 1
+                self._begin()
                 turn.set_result(None)
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import secrets
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final, TypeVar
@@ -10,15 +11,20 @@ from typing import Final, TypeVar
 from medlive.config import Settings
 from medlive.db import embedded
 from medlive.db.migrate import upgrade
-from medlive.db.session import Database, parse_url, ping
-from medlive.errors import ConfigError, DatabaseUnavailable
+from medlive.db.session import Database, check_room, parse_url, ping
+from medlive.errors import ConfigError, DatabaseForbidden, DatabaseFull, DatabaseUnavailable
 from medlive.home import close_home
 from medlive.service.key_files import create_key_file
+from medlive.service.liveness import Health
 
 T = TypeVar("T")
 _log: Final = logging.getLogger(__name__)
 RETRY_S: Final = 3.0
 """How often a lost database is looked for."""
+MOST_RETRY_S: Final = 60.0
+"""The longest wait of work that is kept from going on again and again."""
+CALM_S: Final = 300.0
+"""Who has worked for so long meets a new trouble, and logs it."""
 WATCH_S: Final = 10.0
 """How often the web looks whether it still has the database; requests find out by themselves."""
 
@@ -43,24 +49,69 @@ async def open_database(settings: Settings) -> AsyncIterator[Database]:
         await database.aclose()
 
 
-async def outlast(settings: Settings, work: Callable[[], Awaitable[T]], stop: asyncio.Event) -> T:
-    """Do `work` to its end; where it loses the database, begin it again once that is back, unless `stop` is set.
+async def outlast(
+    settings: Settings,
+    work: Callable[[], Awaitable[T]],
+    stop: asyncio.Event,
+    health: Health | None = None,
+) -> T:
+    """Do `work` to its end; where the database keeps it from that, begin it again once it can be used.
 
-    Raises DatabaseUnavailable when the database was not there to begin with, or is not when `stop` is set.
+    Args:
+        settings: The settings.
+        work: What is done.
+        stop: Ends the waiting when set.
+        health: Is told what the process waits for.
+
+    Raises:
+        DatabaseUnavailable: when the database was not there to begin with, or is not when `stop` is set.
+        DatabaseForbidden: when `stop` is set while a right is missing.
     """
     async with open_database(settings):
         pass
+    health = health or Health()
+    wait_s, message = RETRY_S, ""
+
+    async def rest(seconds: float) -> None:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(stop.wait(), seconds)
+
     while True:
+        began = time.monotonic()
         try:
             return await work()
-        except DatabaseUnavailable as error:
-            _log.warning("%s; going on when the database is back", error.message)
-            while not await is_reachable(settings):
-                with suppress(TimeoutError):
-                    await asyncio.wait_for(stop.wait(), RETRY_S)
-                if stop.is_set():
-                    raise
-            _log.warning("the database is back")
+        except (DatabaseUnavailable, DatabaseForbidden) as error:
+            lasted_s = time.monotonic() - began
+            if lasted_s > CALM_S:
+                wait_s, message = RETRY_S, ""
+            if error.message != message:  # else the same trouble goes on
+                _log.warning("%s; going on when the database can be used", error.message)
+            message = health.waiting = error.message
+            if lasted_s < wait_s:
+                await rest(wait_s)
+                wait_s = min(2 * wait_s, MOST_RETRY_S)
+            while not stop.is_set() and not await _is_usable(settings, error):
+                await rest(RETRY_S)
+            if stop.is_set():
+                raise
+            health.waiting = None
+            _log.warning("the database can be used again")
+
+
+async def _is_usable(settings: Settings, trouble: Exception) -> bool:
+    """Whether the database answers, and has room where that was the trouble; the embedded one is started first."""
+    try:
+        async with open_database(settings) as database:
+            if isinstance(trouble, DatabaseFull):
+                await check_room(database)
+            else:
+                async with database.begin() as session:
+                    await ping(session)
+    except DatabaseUnavailable:
+        return False
+    except DatabaseForbidden:
+        return True  # who may not write so much may still do its work
+    return True
 
 
 async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
@@ -76,16 +127,6 @@ async def keep_reachable(settings: Settings, stop: asyncio.Event) -> None:
 
     with suppress(DatabaseUnavailable):
         await outlast(settings, watch, stop)
-
-
-async def is_reachable(settings: Settings) -> bool:
-    """Whether the database answers; the embedded one is started if necessary."""
-    try:
-        async with open_database(settings) as database, database.begin() as session:
-            await ping(session)
-    except DatabaseUnavailable:
-        return False
-    return True
 
 
 def _close_home(settings: Settings) -> None:

@@ -7,28 +7,22 @@ time. Jobs wait by the database's clock.
 """
 
 import asyncio
-import logging
+import copy
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
-from datetime import datetime, timedelta
-from functools import partial
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
 from typing import Any
 
 import procrastinate
 from procrastinate import exceptions
-from procrastinate.jobs import Job, Status
-from procrastinate.manager import JobManager
-from procrastinate.retry import BaseRetryStrategy, RetryDecision
-from procrastinate.utils import utcnow
+from procrastinate.jobs import Job
 from procrastinate.worker import Worker
 
-from medlive.clock import now
 from medlive.db.jobs import (
     HEARTBEATS,
     STALLED_AFTER_S,
     TAKE_OVER,
-    UNCOUNT_ATTEMPT,
     Queue,
     announce_serving,
     count_servers,
@@ -36,11 +30,10 @@ from medlive.db.jobs import (
     queued_locks,
 )  # fmt: skip
 from medlive.db.release.weeks import note_queued
-from medlive.db.session import Claims, Connection, Database, Session, lock_connection
-from medlive.errors import CircuitOpen, DatabaseUnavailable
-from medlive.logs import bound
-from medlive.service.database import RETRY_S
-from medlive.service.week_budget import WeekSpent
+from medlive.db.session import Claims, Connection, Database, Session, lock_connection, translate
+from medlive.errors import DatabaseUnavailable
+from medlive.service.readiness import Readiness
+from medlive.service.taken import CLAIMS, QUEUE_UNAVAILABLE, TAKEN, Jobs, Retry, TakenJobs, queue_errors, run_job
 
 CURATE = "medlive:curate_revision"
 STEP = "medlive:step"
@@ -52,98 +45,13 @@ NEVER_S = 10 * 365 * 86_400.0
 ABORT_POLL_S = 60.0
 """Aborts are notified; this is for a notification that was lost."""
 POLL_S = 0.2
-RETRY_AFTER_S: Mapping[str, Sequence[int]] = {"endpoint_unavailable": (60, 300, 1800, *[4 * 3600] * 6)}
-"""Reason for which a thread failed → how long its job waits, attempt by attempt, for a day in all. A job that has
-waited so often, or failed for another reason, is left to the next `medlive curate` or weekly step."""
-LOOK_AGAIN = timedelta(minutes=1)
-"""The longest that a job waits which met an open circuit, or a week whose budget is spent."""
+LOST_GRACE_S = 15.0
+"""How long jobs that are broken off may take to end; then they are left to whoever takes them over."""
+CONNECT_S = 10.0
+"""How long a question to the queue waits for a connection."""
 
 Works = Mapping[str, Callable[..., Awaitable[None]]]
 """Task → what is done with a job's arguments."""
-
-_CLAIMS = "claims"
-_RAISED = "P0001"
-"""The state of what Procrastinate's functions raise where a job is not in the state to be ended."""
-_log = logging.getLogger(__name__)
-_QUEUE_UNAVAILABLE = "the job queue cannot be reached"
-
-
-class RetryLater(Exception):
-    """A job failed for a reason that time may mend."""
-
-    def __init__(self, reason: str) -> None:
-        """`reason` is a key of RETRY_AFTER_S, or none."""
-        super().__init__(reason)
-        self.waits = RETRY_AFTER_S.get(reason, ())
-
-
-class _BeingDone(Exception):
-    """Somebody does the same job now."""
-
-
-class _Retry(BaseRetryStrategy):
-    def get_retry_decision(self, *, exception: BaseException, job: Job) -> RetryDecision | None:
-        if isinstance(exception, asyncio.CancelledError):
-            return RetryDecision(retry_in={"seconds": 0})
-        if isinstance(exception, CircuitOpen | WeekSpent):
-            wait = min(exception.retry_at - now(), LOOK_AGAIN)
-            return RetryDecision(retry_in={"seconds": int(wait.total_seconds())})
-        if isinstance(exception, DatabaseUnavailable | _BeingDone):
-            return RetryDecision(retry_in={"milliseconds": int(RETRY_S * 1000)})
-        if isinstance(exception, RetryLater):
-            return RetryDecision(retry_in={"seconds": exception.waits[max(job.attempts, 0)]})
-        return None
-
-
-class _Jobs(JobManager):
-    """Ends jobs without a trace in the log where another worker has ended them, and by the database's clock."""
-
-    async def finish_job(self, job: Job, status: Status, delete_job: bool) -> None:
-        """See JobManager."""
-        await self._end(job, partial(super().finish_job, job, status, delete_job))
-
-    async def retry_job(self, job: Job, retry_at: datetime | None = None, *more: Any, **named: Any) -> None:
-        """See JobManager; `retry_at` is by this process's clock."""
-        wait, retry = retry_at - utcnow() if retry_at else timedelta(), super().retry_job
-
-        async def retry_by_its_clock() -> None:
-            answer = await self.connector.execute_query_one_async("SELECT now()")
-            await retry(job, answer["now"] + wait, *more, **named)
-
-        await self._end(job, retry_by_its_clock)
-
-    async def _end(self, job: Job, end: Callable[[], Awaitable[None]]) -> None:
-        for last in (False, True):  # again in case the connection was lost; with the database the worker ends
-            try:
-                await end()
-                break
-            except exceptions.ConnectorException as exc:
-                cause = exc.__cause__ or exc
-                if last or getattr(cause, "sqlstate", "") == _RAISED:
-                    _log.info("job %s was not ended here: %s", job.id, str(cause).partition("\n")[0])
-                    break
-
-
-async def _run_job(context: procrastinate.JobContext, /, **arguments: int | str) -> None:
-    job, more = context.job, context.additional_context
-    with bound(job=job.id, **arguments):
-        try:
-            async with more[_CLAIMS].claim(f"{job.task_name} {sorted(arguments.items())}") as alone:
-                if not alone:
-                    raise _BeingDone
-                await more[job.task_name](**arguments)
-        except RetryLater as later:
-            if job.attempts < len(later.waits):
-                raise
-        except (CircuitOpen, WeekSpent, DatabaseUnavailable, _BeingDone, asyncio.CancelledError):
-            await _uncount_attempt(context.app, job)
-            raise
-
-
-async def _uncount_attempt(app: procrastinate.App, job: Job) -> None:
-    """Take back the attempt that putting a job back will count: nothing was asked of its endpoint."""
-    with suppress(exceptions.ConnectorException):
-        await app.connector.execute_query_async(UNCOUNT_ATTEMPT, job_id=job.id)
 
 
 def open_app(database: Database) -> procrastinate.App:
@@ -153,13 +61,12 @@ def open_app(database: Database) -> procrastinate.App:
     # queued; otherwise it sorts the whole queue.
     app = procrastinate.App(
         connector=procrastinate.PsycopgConnector(
-            conninfo=url, min_size=1, max_size=8, kwargs={"options": "-c enable_sort=off"}
+            conninfo=url, min_size=1, max_size=8, timeout=CONNECT_S, kwargs={"options": "-c enable_sort=off"}
         )
     )
-    app.job_manager = _Jobs(app.connector)
     # Registered with each app: a blueprint's tasks belong to the last app that used it, under another name.
     for name in (CURATE, STEP, EMBED):
-        app.task(name=name, pass_context=True, retry=_Retry())(_run_job)
+        app.task(name=name, pass_context=True, retry=Retry())(run_job)
     return app
 
 
@@ -248,6 +155,11 @@ async def _defer(app: procrastinate.App, session: Session, jobs: list[Job]) -> i
     except exceptions.AlreadyEnqueued:
         # Another process queued some of them meanwhile.
         return sum([await _defer(app, session, [job]) for job in jobs]) if len(jobs) > 1 else 0
+    except exceptions.ConnectorException as exc:
+        known = translate(connection.engine.url, exc.__cause__ or exc)
+        if known is None:
+            raise
+        raise known from exc
     return len(jobs)
 
 
@@ -267,32 +179,34 @@ async def run_until_drained(
     concurrency: int,
     on_wait: Callable[[int], None] = lambda _: None,
     grace_s: float | None = None,
-) -> None:
+) -> int:
     """Curate in this process until that queue is empty, also what waits after a failure or was a dead worker's.
 
-    `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
+    Ends earlier when no further job can be done here: an open circuit, a spent budget; the number of jobs that are
+    left. `on_wait` gets the number of jobs that other live workers are running. On cancellation, running jobs are
     finished first, for at most `grace_s` seconds if given. Raises DatabaseUnavailable.
     """
     queues = [Queue.CURATE]
-    taking_over = TakingOver(app, queues)
-    try:
+    taking_over, readiness = TakingOver(app, queues), Readiness()
+    with queue_errors(database):
         while True:
             await taking_over.look()
             async with database.begin() as session:
                 await hurry(session, Queue.CURATE)
             async with lock_connection(database) as connection:
-                await _run(app, Claims(connection), works, queues, concurrency, wait=False, grace_s=grace_s)
+                worker = _Worker(app, database, works, queues, concurrency, readiness)
+                await worker.run(Claims(connection), wait=False, grace_s=grace_s)
             waiting, todo = [
                 list(await app.job_manager.list_jobs_async(queue=Queue.CURATE, status=status))
                 for status in ("doing", "todo")
             ]
+            if readiness.pauses:
+                return len(todo)
             if not waiting and not todo:
-                return
+                return 0
             if waiting:
                 on_wait(len(waiting))
             await asyncio.sleep(0.5)
-    except exceptions.ConnectorException as exc:
-        raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
 
 async def run_until_stopped(
@@ -304,31 +218,64 @@ async def run_until_stopped(
     concurrency: int,
     stop: asyncio.Event,
     grace_s: float | None = None,
+    taken: TakenJobs | None = None,
+    beside: Sequence[Coroutine[Any, Any, None]] = (),
 ) -> None:
     """Run the queues' jobs as they come until `stop` is set, also those of dead workers; then finish running jobs.
 
-    Jobs that last longer than `grace_s` after that are broken off and wait for another worker. Raises
-    DatabaseUnavailable, also when the queue is lost later.
+    Args:
+        app: The job queue.
+        database: The database.
+        works: What is done with the jobs.
+        queues: What to serve.
+        concurrency: Most jobs at once.
+        stop: Ends the worker when set.
+        grace_s: Seconds after `stop` in which jobs may end; then they are given back. None: no limit.
+        taken: Holds the jobs that are being done; None: its own.
+        beside: What has to go on as long as jobs are done. When one of them ends, the worker does.
+
+    Raises:
+        DatabaseUnavailable: also when the queue is lost later; what was taken is left to others.
     """
+    taken = taken or TakenJobs(Readiness())
     async with serving(database, queues) as connection:
         claims = Claims(connection)
-        worker = asyncio.create_task(_run(app, claims, works, queues, concurrency, wait=True, grace_s=grace_s))
-        others = [
+        running = _Worker(app, database, works, queues, concurrency, taken.readiness, taken)
+        worker = asyncio.create_task(running.run(claims, wait=True, grace_s=grace_s))
+        stopping = asyncio.create_task(stop.wait())
+        vital = [
             asyncio.create_task(work)
-            for work in (stop.wait(), TakingOver(app, queues).keep_looking(), _keep_connected(claims))
+            for work in (TakingOver(app, queues).keep_looking(), _keep_connected(claims), *beside)
         ]
         try:
-            await asyncio.wait([worker, *others], return_when=asyncio.FIRST_COMPLETED)
-            if not stop.is_set():
-                # Only a lost database ends these tasks; the heartbeat releases the running jobs.
-                raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from next(
-                    (t.exception() for t in (worker, *others) if t.done() and not t.cancelled()), None
-                )
+            await asyncio.wait([worker, stopping, *vital], return_when=asyncio.FIRST_COMPLETED)
+            if stop.is_set():
+                # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
+                worker.cancel()
+                await asyncio.wait([worker, *vital], return_when=asyncio.FIRST_COMPLETED)
+            ended = [task for task in vital if task.done()]
+            if ended or not stop.is_set():
+                await _raise_lost(taken, database, ended)
+        except asyncio.CancelledError:
+            taken.lose(DatabaseUnavailable(QUEUE_UNAVAILABLE))
+            raise
         finally:
-            for task in (worker, *others):
+            for task in (worker, stopping):
                 task.cancel()
-            # On cancellation Procrastinate fetches no more jobs and finishes the running ones.
-            await asyncio.gather(worker, *others, return_exceptions=True)
+            await asyncio.gather(worker, stopping, return_exceptions=True)
+            for task in vital:
+                task.cancel()
+            await asyncio.gather(*vital, return_exceptions=True)
+
+
+async def _raise_lost(taken: TakenJobs, database: Database, ended: Sequence["asyncio.Task[None]"]) -> None:
+    """Raises what ended a vital task, after which no job can be ended here; without one the queue was lost."""
+    cause = taken.cause or DatabaseUnavailable(QUEUE_UNAVAILABLE)
+    taken.lose(cause)
+    for task in ended:
+        with queue_errors(database):
+            await task
+    raise cause
 
 
 async def run_step_job(
@@ -336,10 +283,11 @@ async def run_step_job(
 ) -> None:
     """Defer a weekly step and wait for its end: in a worker that serves its queue, else in this process.
 
-    On cancellation a step that runs here is broken off and waits. Raises DatabaseUnavailable.
+    On cancellation a step that runs here is broken off and waits. Raises DatabaseUnavailable, and what keeps this
+    process from doing the step.
     """
-    taking_over = TakingOver(app, [queue])
-    try:
+    taking_over, readiness = TakingOver(app, [queue]), Readiness()
+    with queue_errors(database):
         async with database.begin() as session:
             lock = await defer_step(app, session, queue, name, week)
         while True:
@@ -351,38 +299,65 @@ async def run_step_job(
                 await taking_over.look()
                 if await app.job_manager.list_jobs_async(queueing_lock=lock, status="todo"):
                     async with lock_connection(database) as connection:
-                        await _run(app, Claims(connection), works, [queue], 1, wait=False, grace_s=0)
+                        worker = _Worker(app, database, works, [queue], 1, readiness)
+                        await worker.run(Claims(connection), wait=False, grace_s=0)
+                if pause := readiness.pauses.get(queue):
+                    raise pause.obstacle
             await asyncio.sleep(POLL_S)
-    except exceptions.ConnectorException as exc:
-        raise DatabaseUnavailable(_QUEUE_UNAVAILABLE) from exc
 
 
-async def _run(
-    app: procrastinate.App,
-    claims: Claims,
-    works: Works,
-    queues: Sequence[str],
-    concurrency: int,
-    *,
-    wait: bool,
-    grace_s: float | None = None,
-) -> None:
-    worker = Worker(
-        app, queues=[*queues], concurrency=concurrency, wait=wait, listen_notify=wait,
-        install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
-        # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
-        stalled_worker_timeout=NEVER_S, additional_context={**works, _CLAIMS: claims},
-        abort_job_polling_interval=ABORT_POLL_S, fetch_job_polling_interval=HEARTBEAT_S,
-    )  # fmt: skip
-    running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
-    try:
-        await asyncio.shield(running)
-    except asyncio.CancelledError:
-        # The limit applies to cancellation only, not to the last jobs of the queue.
-        worker.shutdown_graceful_timeout = grace_s
-        running.cancel()
-        await asyncio.gather(running, return_exceptions=True)
-        raise
+class _Worker:
+    """Takes jobs and does them, until it is cancelled or, where it does not wait for more, all are done."""
+
+    def __init__(
+        self,
+        app: procrastinate.App,
+        database: Database,
+        works: Works,
+        queues: Sequence[str],
+        concurrency: int,
+        readiness: Readiness,
+        taken: TakenJobs | None = None,
+    ) -> None:
+        self._app, self._database, self._works = app, database, works
+        self._queues, self._concurrency = [*queues], concurrency
+        self._taken = taken or TakenJobs(readiness)
+
+    async def run(self, claims: Claims, *, wait: bool, grace_s: float | None) -> None:
+        """Do jobs. On cancellation no more are taken, and those that last longer than `grace_s` are broken off.
+
+        Raises DatabaseUnavailable when jobs cannot be ended any more.
+        """
+        # Of its own, since the jobs that it takes are its own.
+        app, taken = copy.copy(self._app), self._taken
+        app.job_manager = Jobs(self._app.connector, taken, self._database)
+        worker = Worker(
+            app, queues=self._queues, concurrency=self._concurrency, wait=wait, listen_notify=wait,
+            install_signal_handlers=False, delete_jobs="successful", update_heartbeat_interval=HEARTBEAT_S,
+            # Who is removed for its heartbeat's age can fetch no more jobs; a dead worker leaves one small row.
+            stalled_worker_timeout=NEVER_S, additional_context={**self._works, CLAIMS: claims, TAKEN: taken},
+            abort_job_polling_interval=ABORT_POLL_S, fetch_job_polling_interval=HEARTBEAT_S,
+        )  # fmt: skip
+        running = asyncio.create_task(worker.run())  # type: ignore[no-untyped-call]
+        lost = asyncio.create_task(taken.lost.wait())
+        try:
+            await asyncio.wait([running, lost], return_when=asyncio.FIRST_COMPLETED)
+            if running.done():
+                await running
+        except asyncio.CancelledError:
+            running.cancel()
+            await asyncio.wait([running, lost], timeout=grace_s, return_when=asyncio.FIRST_COMPLETED)
+            raise
+        finally:
+            if not running.done():
+                if not running.cancelling():  # a second time it would not wait for the jobs to end
+                    running.cancel()
+                taken.break_off()
+                await asyncio.wait([running], timeout=LOST_GRACE_S)
+            for task in (running, lost):
+                task.cancel()
+        if taken.cause is not None:
+            raise taken.cause
 
 
 async def _keep_connected(claims: Claims) -> None:

@@ -1,25 +1,45 @@
 """Whether a worker or a scheduler still runs, for whoever restarts it when it does not."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-
-from aiohttp import web
+from typing import TYPE_CHECKING
 
 from medlive.errors import ServiceUnavailable
 
+if TYPE_CHECKING:
+    from aiohttp import web
+
+
+class Health:
+    """What a process answers to probes."""
+
+    def __init__(self) -> None:
+        """All is well until somebody sets what finds a problem."""
+        self.find_problem: Callable[[], str | None] = lambda: None
+        """What is wrong so that only a restart helps; None: nothing."""
+        self.waiting: str | None = None
+        """What the process waits for, which a restart would not bring; None: it works."""
+
 
 @asynccontextmanager
-async def answer_probes(port: int | None) -> AsyncIterator[None]:
+async def answer_probes(port: int | None, health: Health | None = None) -> AsyncIterator[None]:
     """Answer GET /healthz on every address while the block runs; None: do not listen.
 
-    The answer comes from the event loop that does the work, so that one that hangs answers nothing. Raises
-    ServiceUnavailable when the port is taken.
+    The answer comes from the event loop that does the work, so that one that hangs answers nothing. Its status is
+    503 where `health` finds a problem. Raises ServiceUnavailable when the port is taken.
     """
     if port is None:
         yield
         return
+    from aiohttp import web  # which most commands do without
 
-    async def alive(request: web.Request) -> web.Response:
+    told = health or Health()
+
+    async def alive(request: "web.Request") -> "web.Response":
+        if (problem := told.find_problem()) is not None:
+            return web.json_response({"status": "failing", "reason": problem}, status=503)
+        if told.waiting is not None:
+            return web.json_response({"status": "waiting", "reason": told.waiting})
         return web.json_response({"status": "ok"})
 
     app = web.Application()

@@ -12,6 +12,7 @@ from medlive.db.curation.replies import Answers, Cost, Costs, costs
 from medlive.db.jobs import Queue, count_ready
 from medlive.db.runs import is_scheduler_active
 from medlive.db.session import Database
+from medlive.db.waits import count_waiting
 from medlive.service.database import open_database
 from medlive.service.harvest.sources import not_modified_share
 from medlive.service.paths import encoder_settings, index_path
@@ -83,7 +84,8 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             rows = await funnel(session)
             spent = await costs(session)
             failures = await recent_failures(session)
-            waiting, usd = await count_ready(session, Queue.CURATE), spent.total.cost_usd
+            queued, usd = await count_waiting(session, Queue.CURATE), spent.total.cost_usd
+            waiting = await count_ready(session, Queue.CURATE) + queued.delayed
             mean = usd / spent.curated if usd is not None and spent.curated else None
             week = await read_week(session, settings.budget, waiting=waiting, usd_a_thread=mean)
         health = await read_health(database, settings)
@@ -103,7 +105,7 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             ),
         }
         | health
-        | {"week": week}
+        | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
     )
 
 

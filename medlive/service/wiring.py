@@ -26,7 +26,7 @@ from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import circuit_of
+from medlive.llm.circuit import Circuit, circuit_of
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
@@ -339,12 +339,17 @@ class Pipeline:
     money: BudgetSection = field(default_factory=BudgetSection)
     online: "OnlineRetriever | None" = None  # The retriever, where it asks literature services
 
+    @property
+    def circuits(self) -> set[Circuit]:
+        """The circuits that its engines ask through."""
+        return set(filter(None, map(circuit_of, self.respondents.values())))
+
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
         from medlive.service.week_budget import check_week
 
         await check_week(self.database, self.money)
-        for circuit in filter(None, {circuit_of(respondent) for respondent in self.respondents.values()}):
+        for circuit in self.circuits:
             opening = await circuit.opening()
             if opening is not None and not opening.is_due(now()):
                 raise opening.error()

@@ -3,23 +3,31 @@
 import asyncio
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import procrastinate
+
 from medlive.config import Settings
 from medlive.db.jobs import Queue
 from medlive.db.runs import recorded_run
-from medlive.errors import CheckFailed
+from medlive.db.session import Database
+from medlive.errors import CheckFailed, EvidenceUnavailable
 from medlive.evidence.encoder import Encoder, open_encoder
 from medlive.service.curation.curate import CurationCounts, curation_work
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE, EMBED, STEP, open_app, run_until_stopped
+from medlive.service.liveness import Health
+from medlive.service.monitor import Monitor
 from medlive.service.paths import encoder_settings
+from medlive.service.readiness import Readiness
 from medlive.service.schedule.scheduler import step_work
+from medlive.service.taken import TakenJobs, queue_errors
+from medlive.service.wiring import Pipeline, open_retriever
 
 _log = logging.getLogger(__name__)
 
@@ -33,8 +41,11 @@ async def run_worker(
     grace_s: float | None = None,
     ready: Callable[[], None] = lambda: None,
     tick: Callable[[int], None] = lambda _: None,
+    health: Health | None = None,
 ) -> dict[str, Any]:
     """Do the jobs of the queues until `stop` is set, finish those begun, and return the counts of curation.
+
+    What keeps it from jobs of a queue is logged once and stored with the worker; it goes on by itself.
 
     Args:
         settings: The settings; `curate` needs its evidence index and engines, other queues do not.
@@ -44,32 +55,85 @@ async def run_worker(
         grace_s: Seconds after `stop` in which jobs may end; then they wait for another worker. None: no limit.
         ready: Called when the worker has started.
         tick: Called with the number of threads decided so far.
+        health: Gets what finds out whether the worker still moves.
 
     Raises:
         DatabaseUnavailable: also when the database is lost later.
-        IndexMissing, ConfigError: if threads cannot be curated here.
+        ConfigError: if threads cannot be curated with this configuration.
     """
-    total = CurationCounts()
-    async with AsyncExitStack() as stack:
-        database = await stack.enter_async_context(open_database(settings))
-        works: dict[str, Callable[..., Awaitable[None]]] = {STEP: step_work(database, settings)}
+    total, readiness, health = CurationCounts(), Readiness(), health or Health()
+    while True:
+        taken = TakenJobs(readiness)
+        works: dict[str, Callable[..., Awaitable[None]]] = {}
         inputs: dict[str, Any] = {"queues": [queue.value for queue in queues]}
-        if Queue.EMBED in queues:
-            works[EMBED] = embed_work(settings.home, partial(open_encoder, settings=encoder_settings(settings)))
-        if Queue.CURATE in queues:
-            pipeline = await stack.enter_async_context(open_pipeline(settings, database))
-            works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
-            inputs["pipeline"] = pipeline.digest
-        run = await stack.enter_async_context(recorded_run(database, "worker", inputs))
-        app = await stack.enter_async_context(open_app(database).open_async())
-        ready()
-        await run_until_stopped(
-            app, database, works, queues, stop=stop, grace_s=grace_s,
-            # A shard takes the whole GPU: the next one is for another machine.
-            concurrency=concurrency or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
-        )  # fmt: skip
-        run.counts, run.failed = total.as_json(), bool(total.faults)
-    return total.as_json()
+        async with AsyncExitStack() as stack:
+            database = await stack.enter_async_context(open_database(settings))
+            works[STEP] = step_work(database, settings)
+            if Queue.EMBED in queues:
+                works[EMBED] = embed_work(
+                    settings.home, partial(open_encoder, settings=encoder_settings(settings))
+                )
+            pipeline = None
+            if Queue.CURATE in queues:
+                pipeline = await _open_or_pause(stack, settings, database, readiness)
+            if pipeline is not None:
+                works[CURATE] = curation_work(pipeline, total, tick=tick, retry=True)
+                inputs["pipeline"] = pipeline.digest
+            run = await stack.enter_async_context(recorded_run(database, "worker", inputs))
+            app = await stack.enter_async_context(_open_queue(database))
+            monitor = Monitor(
+                app,
+                database,
+                queues,
+                taken,
+                pipeline=pipeline,
+                find_evidence=partial(_find_evidence, settings),
+                stop=stop,
+            )
+            await stack.enter_async_context(monitor.reporting())
+            health.find_problem = monitor.find_problem
+            stack.callback(setattr, health, "find_problem", lambda: None)
+            ready()
+            await run_until_stopped(
+                app,
+                database,
+                works,
+                queues,
+                stop=monitor.ended,
+                grace_s=grace_s,
+                # A shard takes the whole GPU: the next one is for another machine.
+                concurrency=concurrency or (1 if queues == [Queue.EMBED] else settings.curation.concurrency),
+                taken=taken,
+                beside=[monitor.keep_looking()],
+            )
+            run.counts, run.failed = total.as_json(), bool(total.faults)
+        if stop.is_set() or not monitor.found_evidence:
+            return total.as_json()
+
+
+async def _open_or_pause(
+    stack: AsyncExitStack, settings: Settings, database: Database, readiness: Readiness
+) -> Pipeline | None:
+    """What curates; None, with a pause of the queue, where the evidence is missing."""
+    try:
+        pipeline = await stack.enter_async_context(open_pipeline(settings, database))
+    except EvidenceUnavailable as error:
+        readiness.pause(Queue.CURATE, error)
+        return None
+    if isinstance(readiness.obstacle(Queue.CURATE), EvidenceUnavailable):
+        readiness.resume(Queue.CURATE)
+    return pipeline
+
+
+async def _find_evidence(settings: Settings) -> None:
+    await asyncio.to_thread(open_retriever, settings)
+
+
+@asynccontextmanager
+async def _open_queue(database: Database) -> AsyncIterator[procrastinate.App]:
+    with queue_errors(database):
+        async with open_app(database).open_async() as app:
+            yield app
 
 
 def embed_work(home: Path, opening: Callable[[str], Encoder]) -> Callable[..., Awaitable[None]]:
@@ -101,5 +165,8 @@ def embed_work(home: Path, opening: Callable[[str], Encoder]) -> Callable[..., A
             except asyncio.CancelledError:
                 stopped.set()
                 raise
+            except EvidenceUnavailable as error:
+                # Whoever builds the index embeds this shard, and does not wait for this machine to be able to.
+                raise CheckFailed(error.message, hint=error.hint) from error
 
     return work

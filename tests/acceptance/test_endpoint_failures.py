@@ -125,7 +125,7 @@ async def test_a_dead_key_is_asked_once_and_fails_no_thread(instance: Instance) 
         instance.change("UPDATE circuits SET retry_at = now()")
         probed = await _do(instance, "curate", "--json", status=ENDPOINT_GONE)
         assert (probed.json["outcomes"], probed.json["left"], endpoint.asked) == ({}, THREADS, 2)
-        assert instance.one("SELECT backoff_s FROM circuits") == 600
+        assert instance.one("SELECT backoff_s FROM circuits") == 120
         # Another endpoint is another circuit, and the old one's is no problem of this instance.
         _point(instance, good.url)
         assert sum((await _do(instance, "curate", "--json")).json["outcomes"].values()) == THREADS

@@ -92,7 +92,7 @@ async def test_a_freeze_waits_whoever_is_connected_and_its_limit_makes_a_partial
     assert instance.rows(PARTIAL) == [(WEEK, {"decided": 2, "queued": 5, "because": because})]
     line = f"{WEEK} is partial: 2 of 5, because {because}"
     checked = await asyncio.to_thread(instance.here, "status", "--check", status=1)
-    assert line in checked.out.splitlines()
+    assert line in checked.out
     assert "identical" in (await asyncio.to_thread(instance.here, "snapshot", "rebuild", WEEK)).out
     folder = instance.home / "snapshots" / f"medlive-{WEEK}"
     assert f"The week is partial: 2 of 5, because {because}" in (folder / "CHANGES.md").read_text("utf-8")

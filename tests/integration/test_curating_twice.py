@@ -25,7 +25,8 @@ from medlive.llm.budget import Budget
 from medlive.llm.engine import EngineIdentity, Reply, Request
 from medlive.llm.limiter import Limiters
 from medlive.llm.replay import ReplayEngine
-from medlive.service.curation.curate import CurationCounts, curate_revision, curation_work
+from medlive.service.curation.curate import CurationCounts, curate_queued, curate_revision, curation_work
+from medlive.service.jobs import defer_revisions, open_app
 from medlive.service.wiring import CURATION_ROLES, Pipeline
 from tests.support.scripted import KIND, THREAD, OnePassage, Scripted, changed
 
@@ -111,12 +112,16 @@ async def test_a_parameter_that_a_model_does_not_take_leaves_the_queue_for_anoth
         await threads.save_threads(session, [replace(THREAD, posted_at=datetime(2026, 1, 1, tzinfo=UTC))])
         revision = (await session.scalars(select(ThreadRevisionRow.id))).one()
     refusing = Gated("refuses", screener__extract=ConfigError("no temperature", hint="Take it out."))
-    found, done = pipeline(database, refusing), CurationCounts()
-    work = curation_work(found, done)
-    await work(revision)
-    await work(revision)
-    assert (done.left, done.faults, found.budget.stopped) == (2, [], "no temperature (Take it out.)")
-    assert len(refusing.requests) == 1
+    found = replace(pipeline(database, refusing), concurrency=1)
+    async with open_app(database).open_async() as app:
+        async with database.begin() as session:
+            await defer_revisions(app, session, [revision, revision + 1])
+        done = await curate_queued(app, found)
+        # Both are given back, without an attempt, and nobody went on to the second.
+        jobs = await app.job_manager.list_jobs_async()
+    assert [(job.status, job.attempts) for job in jobs] == [("todo", 0)] * 2
+    assert (done.left, done.faults, done.misconfigured) == (2, [], "no temperature (Take it out.)")
+    assert (len(refusing.requests), found.budget.stopped) == (1, None)
     async with database.begin() as session:
         assert await latest_outcome(session, revision, PIPELINE) is None
 

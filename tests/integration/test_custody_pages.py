@@ -376,9 +376,9 @@ async def test_what_a_takedown_erases_during_an_export_is_not_exported(
     database: Database, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
     await harvest(database, settings, samples("1402038", "1402075"))
-    loop, original = asyncio.get_running_loop(), shutil.copyfile
+    loop, original = asyncio.get_running_loop(), shutil.copyfileobj
 
-    def copy(source: Path, draft: Path) -> None:
+    def copy(source: Any, draft: Any) -> None:
         original(source, draft)
         if how == "swept":
             work = take_down(database, settings, "sdn", "1402038", "asked")
@@ -386,7 +386,7 @@ async def test_what_a_takedown_erases_during_an_export_is_not_exported(
             work = change(database, "UPDATE archives SET unswept_at = now()")
         asyncio.run_coroutine_threadsafe(work, loop).result()
 
-    monkeypatch.setattr(shutil, "copyfile", copy)
+    monkeypatch.setattr(shutil, "copyfileobj", copy)
     done = await export_warc(database, settings, [], tmp_path / "out")
     assert (done.written, len(done.problems)) == ([], 1)
     assert {p.name for p in files(tmp_path / "out")} == {"SHA256SUMS", "index.cdxj"}

@@ -22,9 +22,7 @@ from medlive.db.session import Database
 from medlive.errors import CircuitOpen, DatabaseUnavailable
 from medlive.service.jobs import (
     CURATE,
-    RETRY_AFTER_S,
     STEP,
-    RetryLater,
     TakingOver,
     Works,
     defer_revisions,
@@ -33,6 +31,7 @@ from medlive.service.jobs import (
     run_until_drained,
     run_until_stopped,
 )
+from medlive.service.taken import RETRY_AFTER_S, RetryLater
 from tests.support.waiting import LIMIT_S, until
 
 
@@ -160,7 +159,7 @@ async def _serve_until(
 
 async def test_what_was_broken_off_waits_for_no_clock(database: Database, monkeypatch: pytest.MonkeyPatch) -> None:
     # This machine's clock is an hour ahead of the database's.
-    monkeypatch.setattr("medlive.service.jobs.now", lambda: now() + timedelta(hours=1))
+    monkeypatch.setattr("medlive.service.taken.utcnow", lambda: now() + timedelta(hours=1))
     begun, ended = asyncio.Event(), asyncio.Event()
 
     async def step(step: str, week: str) -> None:
@@ -220,7 +219,7 @@ async def test_a_worker_is_dead_when_its_heartbeat_stays_the_same_whatever_clock
 async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_without_a_trace(
     database: Database, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("medlive.service.jobs.RETRY_S", 0.05)
+    monkeypatch.setattr("medlive.service.taken.RETRY_S", 0.05)
     caplog.set_level("INFO", "medlive")
     unseen: list[Any] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, what: unseen.append(what))
@@ -274,7 +273,7 @@ async def test_a_job_that_is_delivered_twice_is_done_by_one_at_a_time_and_ended_
 async def test_a_job_that_loses_the_database_is_done_when_it_is_back(
     database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("medlive.service.jobs.RETRY_S", 0)
+    monkeypatch.setattr("medlive.service.taken.RETRY_S", 0)
     attempts = 0
 
     async def step(step: str, week: str) -> None:

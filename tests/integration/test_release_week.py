@@ -23,6 +23,7 @@ from medlive.service.paths import snapshots_path
 from medlive.service.release.freeze import PartialWord, freeze
 from medlive.service.release.weekly import announce_week
 from medlive.service.schedule.scheduler import run_scheduler
+from medlive.service.watch.outbox import deliver
 from medlive.service.week import read_week
 from medlive.web.site import Site
 from tests.support.receivers import serve_mail, serve_webhook
@@ -83,7 +84,7 @@ async def test_a_frozen_week_is_verified_published_and_announced_once(
         steps = {"queue": "failed", "freeze": "done", "verify": "done", "publish": "done", "announce": "done"}
         assert await take(settings) == steps
         failed = [record.levelname for record in caplog.records if "queue: failed" in record.getMessage()]
-        assert failed == ["WARNING"]
+        assert failed == ["ERROR"]
         assert (tmp_path / "public" / f"medlive-{WEEK}" / "SHA256SUMS").is_file()
         assert {post["week"] for post in posts} == {WEEK}
         texts = {(post["event"], post.get("code")): post["text"] for post in posts}
@@ -123,6 +124,7 @@ async def test_a_partial_week_says_so_where_it_is_announced_and_on_its_page(
     with serve_webhook() as (url, posts):
         settings = settings.model_copy(update={"notify": NotifySection(webhook=SecretStr(url))})
         await announce_week(database, settings, WEEK)
+        await deliver(database, settings.notify)
         assert posts[-1]["text"].endswith(f"\npartial: {said}")
     async with served(Site(database, settings, snapshots_path(settings))) as browser:
         page = (await browser.get(f"/medlive-{WEEK}/")).text

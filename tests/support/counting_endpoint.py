@@ -23,6 +23,8 @@ class CountingEndpoint:
     bodies: Counter[str] = field(default_factory=Counter)
     answers: asyncio.Event = field(default_factory=asyncio.Event)
     """While it is not set, requests are counted and wait."""
+    names: str | None = None
+    """The model that every reply names; None: the one that was asked."""
 
     @property
     def asked(self) -> int:
@@ -41,11 +43,15 @@ async def counting_endpoint(*, latency_ms: float = 0, usage: bool = True) -> Asy
     async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
         endpoint.bodies[hashlib.sha256(await request.read()).hexdigest()] += 1
         await endpoint.answers.wait()
-        answer = await handler(request)
-        if usage or not isinstance(answer, web.Response) or answer.status != 200:
-            return answer
-        assert isinstance(answer.body, bytes)
-        return web.json_response({**json.loads(answer.body), "usage": None})
+        response = await handler(request)
+        if not isinstance(response, web.Response) or response.text is None or response.status != 200:
+            return response
+        body = json.loads(response.text)
+        if endpoint.names is not None:
+            body["model"] = endpoint.names
+        if not usage:
+            body["usage"] = None
+        return web.json_response(body)
 
     app = build_app(engine, latency_ms=latency_ms)
     app.middlewares.append(count)

@@ -299,6 +299,18 @@ def step_ran(step: str, outcome: str, ago: str = "10 minutes") -> Make:
     return make
 
 
+async def worker_waits(stage: Stage) -> None:
+    await stage.change(
+        "INSERT INTO workers (host, pid, queues, paused, state, reason, since)"
+        """ VALUES ('h', 7, '["curate"]', '["curate"]', 'waiting', 'no evidence', now() - interval '3 min')"""
+    )
+
+
+async def threads_are_lost(stage: Stage) -> None:
+    """Threads have passed the filters and have no job."""
+    await stage.change("UPDATE thread_standings SET stage = 'screener'")
+
+
 async def frozen_in_part(stage: Stage) -> None:
     """The newest week was frozen with threads that waited."""
     meta = FixedMeta(
@@ -321,7 +333,8 @@ async def frozen_in_part(stage: Stage) -> None:
 
 
 async def clock_is_ahead(stage: Stage) -> None:
-    ahead = patch("medlive.service.watch.facts.now", lambda: now() + timedelta(days=22))
+    real = now
+    ahead = patch("medlive.clock.now", lambda: real() + timedelta(days=22))
     stage.holding.enter_context(ahead)
 
 
@@ -437,6 +450,8 @@ FAULTS: Mapping[str, Fault] = {
     "no-worker-for-a-step": Fault("no_worker", queue_step),
     "no-worker-for-shards": Fault("no_worker", shards_wait),
     "worker-killed-with-its-jobs": Fault("no_worker", worker_killed),
+    "worker-takes-no-jobs": Fault("worker_waits", worker_waits),
+    "threads-without-a-job": Fault("threads_lost", threads_are_lost),
     "worker-hangs": Fault("no_progress", worker_hangs),
     "worker-never-decides": Fault("no_progress", worker_never_decides),
     "job-waits-a-day": Fault("jobs_old", job_waits_a_day),

@@ -79,11 +79,21 @@ def check(as_json: JsonOption = False) -> None:
     from medlive.db.migrate import check as differences
     from medlive.service.database import database_url
 
-    found = differences(database_url(load_settings().settings))
-    failure = CheckFailed(f"{len(found)} differences between schema and model", hint="medlive db upgrade")
+    url = database_url(load_settings().settings)
+    found = differences(url)
+    failure = CheckFailed(f"{len(found)} differences between schema and model", hint=_find_remedy(url))
     print_result(
         {"differences": found},
         as_json,
         lambda: print_table(["difference"], [[f] for f in found]) if found else say("schema and model agree"),
         failure=failure if found else None,
     )
+
+
+def _find_remedy(url: str) -> str:
+    """What helps where schema and model differ: an upgrade only where one is pending."""
+    from medlive.db.migrate import is_newest
+
+    if not is_newest(url):
+        return "medlive db upgrade"
+    return "the schema is the newest, so somebody changed it by hand: undo that, or restore a backup"

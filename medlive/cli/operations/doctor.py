@@ -5,17 +5,13 @@ from collections import Counter
 from dataclasses import asdict
 from typing import Annotated
 
-from rich.text import Text
 from typer import Option
 
 from medlive.cli.options import JsonOption
-from medlive.cli.output import print_json
+from medlive.cli.output import echo, print_json
 from medlive.config import load_settings
 from medlive.errors import CheckFailed
-from medlive.printable import printable
 from medlive.service.doctor import Finding, Health, examine
-
-_STYLES = {Health.GOOD: "green", Health.WARNING: "yellow", Health.BAD: "red", Health.SKIPPED: "dim"}
 
 
 def command(
@@ -50,10 +46,6 @@ async def _examine(*, send: bool, show: bool) -> list[Finding]:
 
 
 def _print(finding: Finding) -> None:
-    from rich.console import Console
-
-    line = Text(f"{finding.health.value:<8}", style=_STYLES[finding.health])
-    line.append(f"{finding.subject}: {printable(finding.text)}", style="default")
+    echo(f"{finding.health.value:<8} {finding.subject}: {finding.text}")
     if finding.next_step:
-        line.append(f"\n        → {printable(finding.next_step)}", style="default")
-    Console(highlight=False, soft_wrap=True).print(line)
+        echo(f"         → {finding.next_step}")

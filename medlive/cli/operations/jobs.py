@@ -1,8 +1,9 @@
-"""`medlive jobs`: what is queued, being done or failed; try it again, or cancel it."""
+"""`medlive jobs`: what is queued, being done or failed and why; try it again, or cancel it."""
 
 from collections.abc import Awaitable, Callable
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Annotated, Literal
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from typer import Argument, Option
@@ -10,14 +11,25 @@ from typer import Argument, Option
 from medlive.cli.options import JsonOption
 from medlive.cli.output import pick, print_result, print_table, say, wait_for, with_session
 from medlive.config import load_settings
-from medlive.errors import BadInput
+from medlive.errors import BadInput, CheckFailed, UsageError
 
 if TYPE_CHECKING:
     from procrastinate.manager import JobManager
 
 app = typer.Typer(no_args_is_help=True)
 
+RetriedArgument = Annotated[
+    list[int] | None, Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them.")
+]
 JobsArgument = Annotated[list[int], Argument(metavar="JOB...", help="Numbers, as `medlive jobs list` shows them.")]
+
+
+@dataclass(frozen=True)
+class _Retried:
+    """What is tried again."""
+
+    failed: list[int]  # Jobs by number
+    delayed: int  # Jobs that waited for their next attempt
 
 
 @app.command("list")
@@ -42,19 +54,70 @@ def list_(
     def show() -> None:
         columns = "queue status jobs delayed servers"
         print_table(columns.split(), pick(value["queues"], columns), title="Queues")
-        columns = "id queue args status attempts scheduled_at heartbeat"
+        columns = "id queue args status attempts scheduled_at heartbeat reason"
         print_table(columns.split(), pick(value["jobs"], columns), title="Jobs")
 
     print_result(value, as_json, show)
 
 
 @app.command()
-def retry(jobs: JobsArgument) -> None:
-    """Try failed jobs again, or jobs of a worker that hangs."""
-    from medlive.clock import now
+def retry(
+    jobs: RetriedArgument = None,
+    all_: Annotated[
+        bool, Option("--all", help="All that failed, and all that wait for their next attempt.")
+    ] = False,
+    reason: Annotated[str | None, Option(help="Those that failed for a reason with these words.")] = None,
+    dry_run: Annotated[bool, Option("--dry-run", help="Say how many there are; do nothing.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Try failed jobs again, or jobs of a worker that hangs, by number; or many at once.
 
-    _each(jobs, "failed or being done", lambda manager, job: manager.retry_job_by_id_async(job, retry_at=now()))
-    say(f"queued again: {', '.join(map(str, jobs))}")
+    Many at once are told by count: --all also ends the waits after an endpoint gave no answer.
+    """
+    if [bool(jobs), all_, reason is not None].count(True) != 1:
+        raise UsageError(
+            "give the numbers of jobs, or --all, or --reason TEXT", hint="medlive jobs list shows them"
+        )
+    if jobs:
+        if not dry_run:
+            _each(jobs, "failed or being done", _retry_now)
+        value = _Retried(jobs, 0)
+    else:
+        value = _retry_many(reason or "", hurry_delayed=all_, dry_run=dry_run)
+    verb = "would be queued again" if dry_run else "queued again"
+    text = f"{len(value.failed)} jobs {verb}" + (f", {value.delayed} delayed ones at once" if all_ else "")
+    print_result(asdict(value), as_json, lambda: say(text))
+
+
+@app.command()
+def check(as_json: JsonOption = False) -> None:
+    """Count what threads wait for, and why jobs failed; queue threads again that wait for nothing.
+
+    Exit status 1 when there were such threads.
+    """
+    from medlive.db.waits import count_waits, list_failed_jobs
+    from medlive.service.database import open_database
+    from medlive.service.jobs import open_app
+    from medlive.service.lost_threads import queue_lost
+
+    async def run() -> dict[str, Any]:
+        async with open_database(load_settings().settings) as database, open_app(database).open_async() as queue:
+            lost = await queue_lost(queue, database)
+            async with database.begin() as session:
+                waits = [asdict(wait) for wait in await count_waits(session)]
+                failed = [asdict(failure) for failure in await list_failed_jobs(session)]
+        return {"queued_again": lost, "waits": waits, "failed": failed}
+
+    done = wait_for(run())
+
+    def show() -> None:
+        print_table(["waits for", "threads"], pick(done["waits"], "waits_for threads"), title="Threads that wait")
+        columns = "queue reason jobs last_at"
+        print_table(columns.split(), pick(done["failed"], columns), title="Failed jobs")
+
+    lost = done["queued_again"]
+    failure = CheckFailed(f"{lost} threads waited without a job, and are queued again") if lost else None
+    print_result(done, as_json, show, failure=failure)
 
 
 @app.command()
@@ -67,6 +130,43 @@ def cancel(jobs: JobsArgument) -> None:
 
     _each(jobs, "waiting or being done", stop)
     say(f"cancelled: {', '.join(map(str, jobs))}")
+
+
+async def _retry_now(manager: "JobManager", job: int) -> None:
+    from medlive.clock import now
+
+    await manager.retry_job_by_id_async(job, retry_at=now())
+
+
+def _retry_many(reason: str, *, hurry_delayed: bool, dry_run: bool) -> _Retried:
+    """Try again what failed for a reason ("": any); `hurry_delayed`: and what waits for its next attempt."""
+    from medlive.db.jobs import Queue, hurry
+    from medlive.db.waits import count_waiting, find_failed_jobs
+    from medlive.service.database import open_database
+    from medlive.service.jobs import open_app
+    from medlive.service.taken import queue_errors
+
+    async def run() -> _Retried:
+        async with open_database(load_settings().settings) as database, open_app(database).open_async() as queue:
+            async with database.begin() as session:
+                failed = await find_failed_jobs(session, reason)
+                delayed = (await count_waiting(session, Queue.CURATE)).delayed if hurry_delayed else 0
+                if delayed and not dry_run:
+                    await hurry(session, Queue.CURATE)
+            with queue_errors(database):
+                for job in [] if dry_run else failed:
+                    await _retry_unless_queued(queue.job_manager, job)
+        return _Retried(failed, delayed)
+
+    return wait_for(run())
+
+
+async def _retry_unless_queued(manager: "JobManager", job: int) -> None:
+    """Try a failed job again; one whose thread was queued again meanwhile stays as it is."""
+    from procrastinate.exceptions import UniqueViolation
+
+    with suppress(UniqueViolation):
+        await _retry_now(manager, job)
 
 
 def _each(jobs: list[int], state: str, act: Callable[["JobManager", int], Awaitable[None]]) -> None:

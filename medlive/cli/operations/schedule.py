@@ -98,9 +98,9 @@ def worker(
     queues: Annotated[str, Option(help="What to serve: queues, comma-separated, or all.")] = "curate",
     concurrency: Annotated[int | None, Option(min=1, max=1024, help="Jobs at once [as configured].")] = None,
     grace: Annotated[
-        float | None,
-        Option(min=0, help="Seconds that jobs may take when stopped [no limit]."),
-    ] = None,
+        float,
+        Option(min=0, help="Seconds that jobs may take when stopped; then they are given back."),
+    ] = 60.0,
     health_port: HealthPort = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -113,7 +113,7 @@ def worker(
     """
     from medlive.db.jobs import Queue, parse_queue
     from medlive.service.database import outlast
-    from medlive.service.liveness import answer_probes
+    from medlive.service.liveness import Health, answer_probes
     from medlive.service.worker import run_worker
 
     settings = load_settings().settings
@@ -122,12 +122,20 @@ def worker(
     async def run() -> dict[str, Any]:
         with _stopped_by_signals() as stop, progress("curated") as tick:
             ready = partial(say, f"waiting for jobs of {', '.join(served)} (stop with Ctrl-C)")
-            async with answer_probes(health_port):
+            health = Health()
+            async with answer_probes(health_port, health):
                 work = partial(
-                    run_worker, settings, stop, served,
-                    concurrency=concurrency, grace_s=grace, tick=tick, ready=ready,
-                )  # fmt: skip
-                return await outlast(settings, work, stop)
+                    run_worker,
+                    settings,
+                    stop,
+                    served,
+                    concurrency=concurrency,
+                    grace_s=grace,
+                    tick=tick,
+                    ready=ready,
+                    health=health,
+                )
+                return await outlast(settings, work, stop, health)
 
     done = wait_for(run())
     hint = "medlive curate tries them again"

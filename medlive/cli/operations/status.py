@@ -145,6 +145,10 @@ def _say_week(week: dict[str, Any]) -> None:
         text += f", {week['estimated']} replies of it by an upper bound of their tokens"
     if week["projected_usd"] is not None:
         text += f", {week['projected_usd']:.4f} projected with {week['waiting']} threads that wait"
+        if week["delayed"]:
+            text += (
+                f", {week['delayed']} of them delayed, the first until {week['delayed_until']:%Y-%m-%d %H:%M} UTC"
+            )
     if week["usd_a_kept_case"] is not None:
         text += f"; {week['kept']} cases kept, {week['usd_a_kept_case']:.4f} each"
     say(text)

@@ -38,6 +38,18 @@ class PostgresCircuits:
             return bool((await session.execute(change.where(*same).returning(CircuitRow.key))).first())
 
 
+async def list_circuits(session: AsyncSession) -> list[Opening]:
+    """Every open circuit, the oldest first."""
+    rows = await session.scalars(select(CircuitRow).order_by(CircuitRow.opened_at, CircuitRow.key))
+    return [read(Opening, row) for row in rows]
+
+
+async def reset_circuits(session: AsyncSession, endpoints: Collection[str]) -> list[str]:
+    """Close the circuits of these endpoints, whatever their key; the endpoints of those that were open."""
+    statement = delete(CircuitRow).where(CircuitRow.endpoint.in_(endpoints)).returning(CircuitRow.endpoint)
+    return sorted(set(await session.scalars(statement)))
+
+
 async def open_circuits(session: AsyncSession, names: Collection[str]) -> list[Opening]:
     """The open circuits of these keys or endpoints, the oldest first."""
     rows = await session.scalars(select(CircuitRow).order_by(CircuitRow.opened_at))

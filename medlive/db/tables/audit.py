@@ -37,6 +37,7 @@ class ThreadStandingRow(Base):
             for names in (("changed_at",), ("posted_at",), ("week", "posted_at"))
         ),
         Index(None, "curation_id"),
+        Index("ix_thread_standings_pending", "thread_id", postgresql_where="outcome = 'pending'"),
         Index(None, "words", postgresql_using="gin"),
     )
     thread_id: Mapped[int] = column(

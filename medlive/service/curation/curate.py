@@ -31,24 +31,27 @@ from medlive.db.session import Session
 from medlive.db.tables.release import CaseStatus
 from medlive.db.threads.threads import StoredThread, load_thread
 from medlive.digest import digest_json
-from medlive.errors import CircuitOpen, ConfigError, DatabaseUnavailable, describe
+from medlive.errors import CircuitOpen, ConfigError, DatabaseUnavailable, ServiceUnavailable, describe
+from medlive.llm.budget import BudgetSpent
 from medlive.logs import bound
 from medlive.rubric.model import Rubric
 from medlive.rubric.write import complete_case, texts_of, with_texts
 from medlive.service.curation.pipeline import open_pipeline
 from medlive.service.database import open_database
 from medlive.service.jobs import CURATE as CURATE_JOB
-from medlive.service.jobs import RetryLater, defer_revisions, open_app, run_until_drained
+from medlive.service.jobs import defer_revisions, open_app, run_until_drained
+from medlive.service.readiness import find_obstacle
 from medlive.service.release.freeze import check_ready
+from medlive.service.taken import RetryLater
 from medlive.service.week_budget import WeekSpent
 from medlive.service.wiring import Pipeline, Recording, build_filters
 from medlive.threads.prepare import deidentified, normalised, thread_language
 
 _log = logging.getLogger(__name__)
 
+_RAISE_BUDGET = "raise [budget] in config/medlive.toml, and start this again"
+
 Tick = Callable[[int], None]
-PAUSE_S = 5.0
-"""How long a worker's slot rests after it met an open circuit."""
 
 
 @dataclass(slots=True)
@@ -59,8 +62,9 @@ class CurationCounts:
     failures: Counter[str] = field(default_factory=Counter)  # Reason → failed threads
     calls: int = 0
     replayed: int = 0
-    left: int = 0  # Threads not begun or broken off by what `stopped` says; the next run takes them
-    stopped: str = ""  # Which circuit is open; a budget says so itself
+    left: int = 0  # Threads that stay queued because of what `stopped` or `misconfigured` says, or a budget
+    stopped: str = ""  # What keeps threads from being curated for a while, as an open circuit
+    misconfigured: str = ""  # What is wrong with the configuration, and what to do about it
     faults: list[str] = field(default_factory=list)  # Internal errors, one line each; their threads stay queued
 
     def add(self, curation: Curation) -> None:
@@ -72,8 +76,13 @@ class CurationCounts:
         self.replayed += sum(c.replayed for c in curation.calls)
 
     def add_fault(self, revision: int, error: Exception) -> None:
-        """Keep an internal error; a lost database is none: the job is put back."""
-        if not isinstance(error, DatabaseUnavailable):
+        """Keep an error: an internal one by its thread, a state of the surroundings as what stops the run."""
+        obstacle = find_obstacle(error)
+        if isinstance(obstacle, ConfigError):
+            self.misconfigured = f"{obstacle.message} ({obstacle.hint})" if obstacle.hint else obstacle.message
+        elif isinstance(obstacle, ServiceUnavailable):
+            self.stopped = obstacle.message
+        elif obstacle is None and not isinstance(error, DatabaseUnavailable):  # a lost database: it is given back
             self.faults.append(f"revision {revision}: {describe(error)}")
 
     def as_json(self) -> dict[str, Any]:
@@ -164,7 +173,7 @@ async def curate_queued(
     """
     done = CurationCounts()
     works = {CURATE_JOB: curation_work(pipeline, done, tick=tick)}
-    await run_until_drained(
+    done.left = await run_until_drained(
         app, pipeline.database, works, concurrency=pipeline.concurrency, on_wait=on_wait, grace_s=grace_s
     )
     return done
@@ -173,34 +182,22 @@ async def curate_queued(
 def curation_work(
     pipeline: Pipeline, done: CurationCounts, *, tick: Tick = lambda _: None, retry: bool = False
 ) -> Callable[[int], Awaitable[None]]:
-    """The work of a job: curate its revision and count it in `done`; nothing once the budget is spent.
+    """The work of a job: curate its revision and count it in `done`.
 
-    With `retry` it raises RetryLater for a thread that failed, and CircuitOpen, which also puts the job back.
-    A thread that meets an open circuit is left as it was.
+    It raises what keeps it from being done: an open circuit, a spent budget, a wrong configuration. The thread is
+    left as it was, and the job is given back. With `retry` it raises RetryLater for a thread that failed.
     """
 
     async def work(revision: int) -> None:
-        if pipeline.budget.stopped is not None or done.stopped:
-            done.left += 1
-            return
         try:
+            if pipeline.budget.stopped is not None:
+                raise BudgetSpent(pipeline.budget.stopped, hint=_RAISE_BUDGET)
             await pipeline.check_ready()
             curation = await curate_revision(pipeline, revision)
-        except (CircuitOpen, WeekSpent) as exc:
-            if retry:
-                await asyncio.sleep(PAUSE_S)
-                raise
-            done.left += 1
-            if isinstance(exc, WeekSpent):
+        except WeekSpent as exc:
+            if not retry:  # a worker may see the next week
                 pipeline.budget.stopped = exc.message
-            else:
-                done.stopped = exc.message
-            return
-        except ConfigError as exc:
-            # No other call would fare better: what is left waits for another configuration.
-            pipeline.budget.stopped = pipeline.budget.stopped or f"{exc.message} ({exc.hint})"
-            done.left += 1
-            return
+            raise
         except Exception as exc:
             done.add_fault(revision, exc)
             raise

@@ -1,8 +1,9 @@
 """The pipeline of a process while it curates, with its share of each endpoint that others use too."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import aclosing, asynccontextmanager
+from typing import Any
 
 from medlive.config import Settings
 from medlive.db.session import Database, lock_connection
@@ -31,7 +32,7 @@ async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncItera
     """Divide each endpoint's calls at once among all processes that do the same, evenly, while the block runs.
 
     Together they never have more under way than `concurrency` allows, also while one joins. Raises
-    DatabaseUnavailable.
+    DatabaseUnavailable, also when the database is lost later: then no call is begun, and the block is cancelled.
     """
     limiters = endpoints.by_place()
     if not limiters:
@@ -42,12 +43,38 @@ async def share_endpoints(database: Database, endpoints: Limiters) -> AsyncItera
         for _, slots in shares:
             await slots.join()
         await _settle(shares)
-        settling = asyncio.create_task(_keep_settling(shares))
-        try:
+        async with _beside(_keep_settling(shares), [limiter for limiter, _ in shares]):
             yield
-        finally:
-            settling.cancel()
-            await asyncio.gather(settling, return_exceptions=True)
+
+
+@asynccontextmanager
+async def _beside(work: Coroutine[Any, Any, None], limiters: Sequence[Limiter]) -> AsyncIterator[None]:
+    """Run `work` as long as the block; when it fails, close the limiters, cancel the block and raise its error."""
+    owner, running, failed = asyncio.current_task(), True, False
+    assert owner is not None
+    task = asyncio.create_task(work)
+
+    def end(done: asyncio.Task[None]) -> None:
+        nonlocal failed
+        error = None if done.cancelled() else done.exception()
+        if running and isinstance(error, Exception):
+            # Without it nobody shares out the calls, and who waits for a turn would wait for ever.
+            for limiter in limiters:
+                limiter.close(error)
+            failed = owner.cancel()
+
+    task.add_done_callback(end)
+    try:
+        yield
+    except BaseException as error:
+        cancelled = isinstance(error, asyncio.CancelledError)
+        if failed and owner.uncancel() == 0 and cancelled:
+            task.result()
+        raise
+    finally:
+        running = False
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:
@@ -60,4 +87,4 @@ async def _keep_settling(shares: list[tuple[Limiter, Slots]]) -> None:
 async def _settle(shares: list[tuple[Limiter, Slots]]) -> None:
     for limiter, slots in shares:
         state = limiter.state()
-        limiter.allot(await slots.settle(state.most, state.under_way))
+        limiter.allot(await slots.settle(state.most, state.under_way, state.waiting))

@@ -37,6 +37,7 @@ from medlive.service.harvest.harvest import harvest_source
 from medlive.service.harvest.raw_files import apply_retention
 from medlive.service.harvest.sources import select_sources
 from medlive.service.jobs import STEP, open_app, run_step_job
+from medlive.service.lost_threads import queue_lost
 from medlive.service.release.freeze import PartialWord, WeekIncomplete, freeze
 from medlive.service.release.weekly import announce_week, publish_week, verify_week
 from medlive.service.schedule import steps
@@ -163,6 +164,7 @@ class _Runner:
                 if slots != known or is_late or cleared != await self._latest_clearing():
                     known, looked, cleared = slots, moment, await self._latest_clearing()
                     self._look(times)
+                    await queue_lost(self.app, self.database)
                 await asyncio.sleep(wake_s)
         finally:
             for task in (watching, *self.lanes.values()):
@@ -364,11 +366,11 @@ async def _curate(database: Database, settings: Settings) -> tuple[Counts, int]:
 
 
 def _curation_problem(done: CurationCounts, share: float) -> str | None:
-    """Why a curation has failed: an internal error, an open circuit, or too many failed threads."""
+    """Why a curation has failed: an internal error, an obstacle to all threads, or too many failed ones."""
     if done.faults:
         return f"{len(done.faults)} threads failed with an internal error, first {done.faults[0]}"
-    if done.stopped:
-        return f"{done.stopped}; {done.left} threads wait"
+    if obstacle := done.misconfigured or done.stopped:
+        return f"{obstacle}; {done.left} threads wait"
     failures = {reason: n for reason, n in done.failures.items() if reason != Reason.BUDGET_SPENT}
     failed, decided = sum(failures.values()), done.outcomes.total()
     if failed <= share * decided:

@@ -102,6 +102,27 @@ def no_worker(facts: Facts) -> Iterator[Finding]:
             )
 
 
+def worker_waits(facts: Facts) -> Iterator[Finding]:
+    """A worker takes no jobs of a queue, and says why."""
+    for worker in facts.waiting_workers:
+        if facts.moment - worker.since > UNSERVED_AFTER:
+            yield Finding(
+                f"a worker on {worker.host} (process {worker.pid}) waits since {_minute(worker.since)}:"
+                f" {worker.reason}",
+                "mend its cause; it goes on by itself",
+                f"{worker.host}:{worker.pid}",
+            )
+
+
+def threads_lost(facts: Facts) -> Iterator[Finding]:
+    """Threads wait for nothing that will ever take them up."""
+    if facts.lost_threads:
+        yield Finding(
+            f"{facts.lost_threads} threads wait and nothing will take them up",
+            "a scheduler queues them again by itself, and so does `medlive jobs check`",
+        )
+
+
 def no_progress(facts: Facts) -> Iterator[Finding]:
     """Workers have jobs and decide nothing for longer than they ever took."""
     for queue in facts.queues:
@@ -363,6 +384,8 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("no_scheduler", Severity.PAGE, no_scheduler),
     Check("scheduler_silent", Severity.PAGE, scheduler_silent),
     Check("no_worker", Severity.PAGE, no_worker),
+    Check("worker_waits", Severity.PAGE, worker_waits),
+    Check("threads_lost", Severity.TICKET, threads_lost),
     Check("no_progress", Severity.PAGE, no_progress),
     Check("jobs_old", Severity.TICKET, jobs_old),
     Check("jobs_failed", Severity.TICKET, jobs_failed),

@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable
 from datetime import datetime
 
+from medlive import clock as own_clock
 from medlive.clock import now
 from medlive.config import DEFAULT_KEY_VARIABLE, RoleSettings, Settings
 from medlive.db import watch
@@ -12,6 +13,8 @@ from medlive.db.curation.circuits import open_circuits
 from medlive.db.harvest.harvests import list_sources
 from medlive.db.runs import is_scheduler_active, load_history
 from medlive.db.session import Database
+from medlive.db.waits import find_lost
+from medlive.db.workers import list_workers
 from medlive.llm.circuit import circuit_key, circuit_name
 from medlive.service.schedule.clocks import clock_problem
 from medlive.service.schedule.steps import WEEK, read_states
@@ -28,7 +31,7 @@ async def read_facts(database: Database, settings: Settings, clock: Callable[[],
     """
     async with database.begin() as session:
         moment = await health.database_clock(session)
-        clock_off = clock_problem(now(), moment)
+        clock_off = clock_problem(own_clock.now(), moment)
         directory = await health.data_directory(session)
     steps = await read_states(database, settings, clock())
     async with database.begin() as session:
@@ -41,6 +44,8 @@ async def read_facts(database: Database, settings: Settings, clock: Callable[[],
             steps=steps,
             workers=await health.workers_by_queue(session),
             queues=await health.queue_health(session),
+            waiting_workers=[worker for worker in await list_workers(session) if worker.alive and worker.reason],
+            lost_threads=len(await find_lost(session)),
             decisions=await health.latest_decisions(session),
             decided=await health.count_decided(session, moment - WEEK),
             failed_jobs=await health.failed_jobs(session),

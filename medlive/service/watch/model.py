@@ -11,6 +11,7 @@ from medlive.db.harvest.harvests import SourceInfo
 from medlive.db.runs import History
 from medlive.db.tables.watch import Severity
 from medlive.db.watch import Message, Observation
+from medlive.db.workers import WorkerInfo
 from medlive.llm.circuit import Opening
 from medlive.service.schedule.steps import StepState
 
@@ -52,6 +53,8 @@ class Facts:
     steps: Sequence[StepState]
     workers: Mapping[str, int]  # Queue → processes that serve it
     queues: Sequence[QueueHealth]
+    waiting_workers: Sequence[WorkerInfo]  # That are heard of and take no jobs
+    lost_threads: int  # Threads that nothing will take up
     decisions: Sequence[datetime]  # When the latest attempts ended, newest first
     decided: int  # Threads that engines decided within a week
     failed_jobs: Sequence[FailedJobs]

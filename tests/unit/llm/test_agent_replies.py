@@ -8,12 +8,12 @@ import pytest
 from medlive.curation.agent import Agent, AgentFailure
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ComplaintReply
-from medlive.errors import ConfigError
+from medlive.errors import CircuitOpen
 from medlive.llm.ask import STRANGERS, CallOutcome
 from medlive.llm.openai import JsonMode, OpenAIEngine
 from medlive.llm.replay import ReplayEngine
 from tests.support.bad_endpoint import Step, bad_endpoint, completion, ok, sends
-from tests.support.reply_store import store_of
+from tests.support.reply_store import Memory, store_of
 
 GOOD = {"category": "treatment", "meaningful": True, "reason": "He says: I can't help with that. 无法提供建议。"}
 QUOTED = '{"category": "nonclinical", "meaningful": false, "reason": ""}'
@@ -87,20 +87,28 @@ async def test_what_cannot_be_used_is_mended_once(said: str, tmp_path: Path) -> 
     assert (failure.reason, asked) == (Reason.INVALID_REPLY, 2)
 
 
-async def test_a_reply_by_another_model_is_asked_for_again_and_ends_the_work_when_it_is_the_rule(
-    tmp_path: Path,
+async def test_another_model_is_asked_again_opens_the_circuit_when_it_is_the_rule_and_closes_it_when_mended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     other = {**completion(json.dumps(GOOD)), "model": "another"}
     reply, journal, asked = await ask([sends(other), ok(json.dumps(GOOD))], tmp_path / "once")
     assert isinstance(reply, ComplaintReply)
     assert [call.problem for call in journal] == ["another model answered: 'another'", ""]
     assert asked == 2
-    async with bad_endpoint([sends(other)]) as endpoint:
-        engine = OpenAIEngine("model-as-served", endpoint.url)
-        for _ in range(STRANGERS // 2 - 1):  # threads, each asked about twice
+    monkeypatch.setattr("medlive.llm.circuit.UNUSABLE_BACKOFF_S", 0.0)
+    wrong = [sends(other)] * (STRANGERS + 1)
+    async with bad_endpoint([*wrong, ok(json.dumps(GOOD))]) as endpoint:
+        engine = ReplayEngine(OpenAIEngine("model-as-served", endpoint.url), Memory())
+        for thread in range(STRANGERS // 2 - 1):  # each asked about twice
             with pytest.raises(AgentFailure, match="another model answered"):
+                await Agent(engine, [], "en").ask(ComplaintReply, {"query": thread})
+        for probes in (0, 1):
+            with pytest.raises(CircuitOpen, match="'another' answered, every time"):
                 await Agent(engine, [], "en").ask(ComplaintReply, {})
-        with pytest.raises(ConfigError, match="'another' answered, every time"):
-            await Agent(engine, [], "en").ask(ComplaintReply, {})
+            assert endpoint.asked == STRANGERS + probes
+        # Mended: what was stored of the wrong model says nothing any more, and one reply closes the circuit.
+        assert isinstance(await Agent(engine, [], "en").ask(ComplaintReply, {}), ComplaintReply)
+        assert engine.circuit is not None
+        assert await engine.circuit.opening() is None
         await engine.aclose()
-    assert endpoint.asked == STRANGERS
+    assert endpoint.asked == STRANGERS + 2

@@ -74,13 +74,13 @@ async def test_a_caller_who_is_refused_asks_a_few_times_and_then_once_a_back_off
         asked = engine(endpoint.url)
         assert await outcomes(asked, 10) == [CallerRefused] * times + [CircuitOpen] * (10 - times)
         assert endpoint.asked == times
-        turned.turn(301)
+        turned.turn(61)
         found = await asyncio.gather(*(outcomes(asked, 1) for _ in range(10)))
         assert sorted(str(f) for [f] in found) == sorted(str(f) for f in [CallerRefused] + [CircuitOpen] * 9)
         assert endpoint.asked == times + 1
-        turned.turn(301)
+        turned.turn(61)
         assert await outcomes(asked, 1) == [CircuitOpen]  # the back-off has doubled
-        turned.turn(300)
+        turned.turn(60)
         assert await outcomes(asked, 10) == [None] * 10
         await asked.aclose()
 

@@ -2,13 +2,22 @@
 
 import asyncio
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+from typing import Any
 
 import httpx2
 import pytest
+from procrastinate.jobs import Job
 
+from medlive.db.jobs import Queue
 from medlive.errors import ServiceUnavailable
-from medlive.service.liveness import answer_probes
+from medlive.llm.limiter import Ended, Limiters
+from medlive.service.liveness import Health, answer_probes
+from medlive.service.monitor import STUCK_S, Monitor
+from medlive.service.readiness import Readiness
+from medlive.service.taken import TakenJobs
 from tests.support.waiting import until
 
 
@@ -51,3 +60,41 @@ async def test_a_port_that_is_taken_is_said_so() -> None:
         with pytest.raises(ServiceUnavailable, match="cannot listen on port"):
             async with answer_probes(other.getsockname()[1]):
                 pass
+
+
+async def test_what_only_a_restart_helps_is_a_failure_and_what_is_waited_for_is_none() -> None:
+    port, health = free_port(), Health()
+    problem: list[str | None] = [None]
+    health.find_problem = lambda: problem[0]
+    async with answer_probes(port, health), httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}") as client:
+        health.waiting = "no database"
+        answer = await client.get("/healthz")
+        assert (answer.status_code, answer.json()) == (200, {"status": "waiting", "reason": "no database"})
+        problem[0] = "2 threads have not moved"
+        answer = await client.get("/healthz")
+        assert (answer.status_code, answer.json()) == (503, {"status": "failing", "reason": problem[0]})
+
+
+async def test_a_worker_that_holds_threads_of_which_none_moves_is_found_and_so_is_one_that_does_not_report(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    limiters, taken = Limiters(), TakenJobs(Readiness())
+    limiter = limiters.of("http://127.0.0.1:9/v1", "", 1)
+    pipeline: Any = SimpleNamespace(endpoints=limiters)
+    app: Any = None
+    monitor = Monitor(app, app, [Queue.CURATE], taken, pipeline=pipeline, find_evidence=app, stop=asyncio.Event())
+    job = Job(id=1, queue="curate", lock=None, queueing_lock=None, task_name="t", worker_id=None)
+    passed = time.monotonic() + 2 * STUCK_S
+    monkeypatch.setattr("medlive.service.monitor.LATE_S", 10 * STUCK_S)
+    with taken.holding(job):
+        assert monitor.find_problem() is None
+        began = await limiter.enter()
+        monkeypatch.setattr(time, "monotonic", lambda: passed)
+        assert monitor.find_problem() is None, "a call under way ends by its own time limit"
+        limiter.leave(began, Ended.OTHER)
+        assert monitor.find_problem() is None, "that was a move"
+        monkeypatch.setattr(time, "monotonic", lambda: passed + 2 * STUCK_S)
+        assert "1 threads have not moved for 600 s" in str(monitor.find_problem())
+    assert monitor.find_problem() is None, "nothing is held"
+    monkeypatch.setattr("medlive.service.monitor.LATE_S", STUCK_S)
+    assert "has not reported" in str(monitor.find_problem())

@@ -1,0 +1,113 @@
+"""What each thread waits for, and why jobs failed: `medlive_waiting_threads` decides it, in the database.
+
+Every thread that waits has a job or a reason why not. One that has neither is lost: nothing would ever take it up.
+"""
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncSession
+
+from medlive.db.mapping import from_stored, to_stored
+
+SAVE_FAILURE = (
+    "INSERT INTO job_failures (job_id, queue, reason) VALUES (%(job_id)s, %(queue)s, %(reason)s)"
+    " ON CONFLICT (job_id) DO UPDATE SET reason = excluded.reason, failed_at = now()"
+)
+_FORGET_FAILURES = text(
+    "DELETE FROM job_failures"
+    " WHERE NOT EXISTS (SELECT FROM procrastinate_jobs WHERE id = job_id AND status = 'failed')"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """How many threads wait for the same thing."""
+
+    waits_for: str | None  # None: for nothing, they are lost
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """The jobs of a queue that nobody does yet."""
+
+    ready: int  # Those that could be done now
+    delayed: int  # Those that wait for the time of their next attempt
+    next_at: datetime | None  # The earliest of these times; None: no job is delayed
+
+    def __str__(self) -> str:
+        text = f"{self.ready} wait now"
+        if self.next_at is not None:
+            text += f", {self.delayed} delayed (the next until {self.next_at:%Y-%m-%d %H:%M} UTC)"
+        return text
+
+
+@dataclass(frozen=True, slots=True)
+class FailedJobs:
+    """Failed jobs that have the same reason."""
+
+    queue: str
+    reason: str
+    jobs: int
+    last_at: datetime | None  # When the last one failed; None: not recorded
+
+
+async def find_lost(session: AsyncSession) -> list[int]:
+    """The revisions of threads that wait and that nothing will take up, oldest first."""
+    query = text("SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL ORDER BY 1")
+    return list(await session.scalars(query))
+
+
+async def count_waits(session: AsyncSession) -> list[Wait]:
+    """How many threads wait for what, most first."""
+    query = text(
+        "SELECT waits_for, count(*) AS threads FROM medlive_waiting_threads() GROUP BY 1 ORDER BY 2 DESC, 1"
+    )
+    waits = []
+    for row in await session.execute(query):
+        waits.append(Wait(row.waits_for and from_stored(row.waits_for), row.threads))
+    return waits
+
+
+async def count_waiting(session: AsyncSession, queue: str) -> Waiting:
+    """The jobs of a queue that wait now, and those that are delayed until when."""
+    query = text(
+        "SELECT count(*) FILTER (WHERE coalesce(scheduled_at <= now(), true)) AS ready,"
+        " count(*) FILTER (WHERE scheduled_at > now()) AS delayed,"
+        " min(scheduled_at) FILTER (WHERE scheduled_at > now()) AS next_at"
+        " FROM procrastinate_jobs WHERE queue_name = :queue AND status = 'todo'"
+    )
+    row = (await session.execute(query, {"queue": queue})).one()
+    return Waiting(row.ready, row.delayed, row.next_at)
+
+
+async def list_failed_jobs(session: AsyncSession) -> list[FailedJobs]:
+    """The failed jobs of all queues by reason, most first."""
+    query = text(
+        "SELECT queue_name AS queue, coalesce(reason, 'not recorded') AS reason, count(*) AS jobs,"
+        " max(failed_at) AS last_at FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
+        " WHERE status = 'failed' GROUP BY 1, 2 ORDER BY 3 DESC, 1, 2"
+    )
+    rows = await session.execute(query)
+    return [FailedJobs(row.queue, from_stored(row.reason), row.jobs, row.last_at) for row in rows]
+
+
+async def find_failed_jobs(session: AsyncSession, reason: str = "") -> list[int]:
+    """The numbers of failed jobs whose reason contains `reason`, whatever its case, oldest first."""
+    query = text(
+        "SELECT id FROM procrastinate_jobs LEFT JOIN job_failures ON job_id = id"
+        " WHERE status = 'failed' AND (:reason = '' OR strpos(lower(reason), lower(:reason)) > 0) ORDER BY id"
+    )
+    return list(await session.scalars(query, {"reason": to_stored(reason)}))
+
+
+async def forget_failures(session: AsyncSession) -> None:
+    """Remove the reasons of jobs that were tried again or are gone."""
+    await session.execute(_FORGET_FAILURES)
+
+
+async def take_turn(session: AsyncSession, key: int) -> bool:
+    """Whether this transaction alone has the lock of this number, until it ends; it does not wait."""
+    return bool(await session.scalar(text("SELECT pg_try_advisory_xact_lock(:key)"), {"key": key}))

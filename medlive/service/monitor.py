@@ -1,0 +1,186 @@
+"""What goes on beside a worker's jobs: it is reported, lost threads are found, and pauses end when they can."""
+
+import asyncio
+import logging
+import os
+import socket
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import procrastinate
+
+from medlive.db.jobs import Queue
+from medlive.db.session import Database, check_room
+from medlive.db.tables.work import WorkerState
+from medlive.db.workers import add_worker, remove_worker, report_worker
+from medlive.errors import (
+    CircuitOpen,
+    DatabaseForbidden,
+    DatabaseFull,
+    DatabaseUnavailable,
+    EvidenceUnavailable,
+    MedliveError,
+)
+from medlive.service.jobs import HEARTBEAT_S
+from medlive.service.lost_threads import queue_lost
+from medlive.service.taken import TakenJobs
+from medlive.service.week_budget import WeekSpent
+from medlive.service.wiring import Pipeline
+
+SWEEP_S: Final = 60.0
+"""How often threads are looked for that wait for nothing."""
+EVIDENCE_S: Final = 30.0
+"""How often an evidence index is looked for that was missing or damaged."""
+LATE_S: Final = 60.0
+"""A worker that has not looked for so long hangs."""
+STUCK_S: Final = 300.0
+"""So does one that holds threads of which none has moved for so long, while nothing is asked of an endpoint."""
+
+_log = logging.getLogger(__name__)
+
+
+class Monitor:
+    """Looks after one worker."""
+
+    def __init__(
+        self,
+        app: procrastinate.App,
+        database: Database,
+        queues: Sequence[Queue],
+        taken: TakenJobs,
+        *,
+        pipeline: Pipeline | None,
+        find_evidence: Callable[[], Awaitable[None]],
+        stop: asyncio.Event,
+    ) -> None:
+        """Begins with `reporting`.
+
+        Args:
+            app: The job queue.
+            database: The database.
+            queues: What the worker serves.
+            taken: The jobs that it does.
+            pipeline: What curates; None where the queue is not served, or the evidence is missing.
+            find_evidence: Opens the evidence index; raises EvidenceUnavailable.
+            stop: Set when the worker is to end.
+        """
+        self._app, self._database, self._queues, self._taken = app, database, [*queues], taken
+        self._pipeline, self._find_evidence, self._stop = pipeline, find_evidence, stop
+        self._readiness = taken.readiness
+        self._number: int | None = None
+        self._looked_at = self._searched_at = time.monotonic()
+        self._swept_at = float("-inf")
+        self._forbidden = False
+        self.ended = asyncio.Event()
+        """Set when the worker is to end, or to begin anew."""
+        self.found_evidence = False
+        """Whether it is to begin anew: the evidence is there."""
+
+    @asynccontextmanager
+    async def reporting(self) -> AsyncIterator[None]:
+        """Enter the worker among the others while the block runs."""
+        await self._guard(self._enter)
+        relay = asyncio.create_task(self._relay())
+        try:
+            yield
+        finally:
+            relay.cancel()
+            with suppress(DatabaseUnavailable, DatabaseForbidden):
+                await self._leave()
+
+    async def keep_looking(self) -> None:
+        """Look with every heartbeat. Raises DatabaseUnavailable."""
+        while True:
+            await self._guard(self._look)
+            self._looked_at = time.monotonic()
+            await asyncio.sleep(HEARTBEAT_S)
+
+    def find_problem(self) -> str | None:
+        """Why the worker does not go on although nothing keeps it from that; None: it does."""
+        moment = time.monotonic()
+        if (late_s := moment - self._looked_at) > LATE_S:
+            return f"the worker has not reported for {late_s:.0f} s"
+        limiters = [] if self._pipeline is None else [*self._pipeline.endpoints.by_place().values()]
+        if any(limiter.state().under_way for limiter in limiters):
+            return None
+        idle_s = min([moment - self._taken.moved_at, *(limiter.idle_s for limiter in limiters)])
+        held = self._taken.count(Queue.CURATE)
+        return f"{held} threads have not moved for {idle_s:.0f} s" if held and idle_s > STUCK_S else None
+
+    async def _guard(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Do what only reports: without room no jobs are taken either, without the right the worker goes on."""
+        try:
+            await work()
+        except DatabaseFull as error:
+            for queue in self._queues:
+                self._readiness.pause(queue, error)
+        except DatabaseForbidden as error:
+            if not self._forbidden:
+                _log.warning("this worker cannot be reported: %s (%s)", error.message, error.hint)
+            self._forbidden = True
+
+    async def _enter(self) -> None:
+        async with self._database.begin() as session:
+            self._number = await add_worker(session, socket.gethostname(), os.getpid(), self._queues)
+
+    async def _leave(self) -> None:
+        if self._number is not None:
+            async with self._database.begin() as session:
+                await remove_worker(session, self._number)
+
+    async def _relay(self) -> None:
+        await self._stop.wait()
+        self.ended.set()
+
+    async def _look(self) -> None:
+        for queue, pause in [*self._readiness.pauses.items()]:
+            if await self._is_over(pause.obstacle):
+                self._readiness.resume(queue)
+        await self._report()
+        if time.monotonic() - self._swept_at >= SWEEP_S:
+            self._swept_at = time.monotonic()
+            await queue_lost(self._app, self._database)
+
+    async def _report(self) -> None:
+        reason = None if self._stop.is_set() else self._readiness.describe()
+        state = WorkerState.STOPPING if self._stop.is_set() else WorkerState.WORKING
+        state = WorkerState.WAITING if reason else state
+        if self._number is not None:
+            async with self._database.begin() as session:
+                await report_worker(session, self._number, state, reason, sorted(self._readiness.pauses))
+
+    async def _is_over(self, obstacle: MedliveError) -> bool:
+        """Whether it is certain that an obstacle is gone; else a job that is let through finds out."""
+        if isinstance(obstacle, DatabaseFull):
+            with suppress(DatabaseFull):
+                await check_room(self._database)
+                return True
+            return False
+        if isinstance(obstacle, EvidenceUnavailable):
+            await self._look_for_evidence()
+            return False
+        return isinstance(obstacle, CircuitOpen | WeekSpent) and await self._is_free()
+
+    async def _is_free(self) -> bool:
+        """Whether no circuit of the pipeline is open and the week's budget is not spent."""
+        if self._pipeline is None:
+            return False
+        for circuit in self._pipeline.circuits:
+            if await circuit.opening() is not None:
+                return False
+        try:
+            await self._pipeline.check_ready()
+        except (CircuitOpen, WeekSpent):
+            return False
+        return True
+
+    async def _look_for_evidence(self) -> None:
+        if time.monotonic() - self._searched_at < EVIDENCE_S:
+            return
+        self._searched_at = time.monotonic()
+        with suppress(EvidenceUnavailable):
+            await self._find_evidence()
+            self.found_evidence = True
+            self.ended.set()
