@@ -16,14 +16,16 @@ TABLES = (
     "COMMENT ON COLUMN audit_log.salt IS 'A random number, so that nobody guesses a row by its digest; NULL: "
     "from before digests were published'",
     "COMMENT ON COLUMN audit_log.number IS 'Its place in the log, from 1 without a gap; the database assigns it'",
-    "COMMENT ON COLUMN audit_log.digest IS 'Of the canonical JSON of all other columns but the reason, without a salt "
-    "that is NULL'",
+    "COMMENT ON COLUMN audit_log.digest IS 'Of the canonical JSON of all other columns but the reason,"
+    " without a salt that is NULL'",
     "ALTER TABLE study_ratings DROP CONSTRAINT pk_study_ratings",
     "ALTER TABLE study_ratings ADD COLUMN id BIGINT GENERATED ALWAYS AS IDENTITY",
     "ALTER TABLE study_ratings ADD CONSTRAINT pk_study_ratings PRIMARY KEY (id)",
     "CREATE INDEX ix_study_ratings_study_item_rater_id ON study_ratings (study, item, rater, id)",
-    "COMMENT ON TABLE study_ratings IS 'Ratings; while the study is open another one by the same rater replaces it'",
-    "COMMENT ON COLUMN study_ratings.id IS 'The row''s number: of a rater''s ratings of an item the highest counts'",
+    "COMMENT ON TABLE study_ratings IS"
+    " 'Ratings; while the study is open another one by the same rater replaces it'",
+    "COMMENT ON COLUMN study_ratings.id IS"
+    " 'The row''s number: of a rater''s ratings of an item the highest counts'",
     "COMMENT ON COLUMN study_ratings.rated_at IS 'When it was given'",
 )
 EACH_ROW = (

@@ -22,13 +22,9 @@ def upgrade() -> None:
             nullable=False,
             comment="What was read from the answer, without the words that were searched",
         ),
-        sa.Column(
-            "fetched_at", TIME, nullable=False, server_default=sa.func.now(), comment="When it was asked"
-        ),
+        sa.Column("fetched_at", TIME, nullable=False, server_default=sa.func.now(), comment="When it was asked"),
         sa.PrimaryKeyConstraint("key", name="pk_literature_answers"),
-        sa.CheckConstraint(
-            "key ~ '^sha256:[0-9a-f]{64}$'", name=op.f("ck_literature_answers_key_is_digest")
-        ),
+        sa.CheckConstraint("key ~ '^sha256:[0-9a-f]{64}$'", name=op.f("ck_literature_answers_key_is_digest")),
         comment="What literature services answered, by request and by article, so that nothing is asked twice",
     )
     op.create_index("ix_literature_answers_fetched_at", "literature_answers", ["fetched_at"])
