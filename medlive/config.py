@@ -113,6 +113,8 @@ class EvidenceSection(_Section):
     device: str = "cpu"
     batch: Annotated[int, Field(ge=1, le=4096)] = 16
     threads: Annotated[int, Field(ge=1, le=1024)] | None = None
+    mirrors: dict[str, str] = Field(default_factory=dict)
+    """Corpus of `evidence fetch` → the address of a copy that is arranged as the publisher's."""
 
 
 class BudgetSection(_Section):
