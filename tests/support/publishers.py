@@ -96,7 +96,7 @@ class Publisher:
         tag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
         headers = {"ETag": tag, "Content-Type": "application/octet-stream"}
         asked, start, status = request.headers.get("Range"), 0, 200
-        if asked and not spoilt.no_ranges and request.headers.get("If-Range") == tag:
+        if asked and not spoilt.no_ranges and request.headers.get("If-Range", tag) == tag:
             start, status = int(asked.removeprefix("bytes=").rstrip("-")), 206
             headers["Content-Range"] = f"bytes {start}-{len(body) - 1}/{len(body)}"
         part = body[start:]

@@ -23,10 +23,10 @@ _NAMES: Final = {
     ArticleType.GUIDELINE: ("Guideline", "Practice Guideline", "Consensus Development Conference"),
     ArticleType.SYSTEMATIC_REVIEW: ("Systematic Review",),
     ArticleType.META_ANALYSIS: ("Meta-Analysis", "Network Meta-Analysis"),
-    ArticleType.REVIEW: ("Review",),
+    ArticleType.REVIEW: ("Review", "Scoping Review"),
     ArticleType.TRIAL: ("Clinical Trial", "Randomized Controlled Trial", "Controlled Clinical Trial"),
 }
-"""PubMed's own publication types, and those that go on with a comma ("Clinical Trial, Phase III")."""
+"""PubMed's own publication types; with a comma after them ("Clinical Trial, Phase III") as well, but for animals'."""
 
 _HEAD: Final = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
 _TAIL: Final = b"</PubmedArticleSet>\n"
@@ -103,7 +103,8 @@ def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:
 
 
 def _is_named(kind: str, names: frozenset[str]) -> bool:
-    return kind.partition(",")[0] in names
+    name, _, rest = kind.partition(",")
+    return name in names and rest.strip() != "Veterinary"
 
 
 def _type_names(selection: Selection) -> frozenset[str]:

@@ -6,8 +6,6 @@ import os
 import re
 import signal
 import stat
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -34,6 +32,7 @@ from medlive.evidence.fetch.model import (
 )
 from medlive.evidence.fetch.registry import SOURCES, find_source
 from medlive.integrity.paths import UnsafePath
+from tests.support.instance import Instance
 from tests.support.publishers import (
     TOPICS,
     Article,
@@ -289,7 +288,7 @@ def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(publisher: Publ
 
 
 BROKEN = {
-    "wrong checksum": (Spoilt(body=pubmed_file([Article(1)])), "list about"),
+    "another size than listed": (Spoilt(body=pubmed_file([Article(1)])), "list about"),
     "HTML": (Spoilt(body=b"<!DOCTYPE html><html>Please log in</html>", chunked=True), "HTML page"),
     "not gzip": (Spoilt(body=b"PK\x03\x04 something", chunked=True), "does not begin as a .gz file"),
     "truncated": (Spoilt(body=pubmed_file([Article(n) for n in range(1, 400)])[:-9], chunked=True), "checksum"),
@@ -482,20 +481,14 @@ def test_sizes_are_read_with_their_rounding(text: str, expected: Size | None) ->
     assert read_size(text) == expected
 
 
-def command(publisher: Publisher, home: Path, *arguments: str) -> "subprocess.Popen[str]":
-    """`medlive evidence fetch` in a process of its own."""
+def instance_of(publisher: Publisher, home: Path) -> Instance:
+    """An installation whose mirrors are all this publisher."""
     lines = ["[evidence.mirrors]"]
     lines += [f'{s.name} = "{publisher.url}/{FOLDERS.get(s.name, "dailymed")}"' for s in SOURCES]
-    (home / "config").mkdir(exist_ok=True)
-    (home / "config" / "medlive.toml").write_text("\n".join(lines))
-    environment = os.environ | {"MEDLIVE_HOME": str(home / "home"), "MEDLIVE_CONFIG": str(home / "config")}
-    return subprocess.Popen(
-        [sys.executable, "-m", "medlive", "evidence", "fetch", *arguments],
-        env=environment,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    config = home / "config"
+    config.mkdir()
+    (config / "medlive.toml").write_text("\n".join(lines))
+    return Instance(home, None, {"MEDLIVE_CONFIG": str(config)})
 
 
 def test_a_killed_fetch_goes_on_to_equal_bytes_and_the_index_says_what_was_fetched(
@@ -504,27 +497,26 @@ def test_a_killed_fetch_goes_on_to_equal_bytes_and_the_index_says_what_was_fetch
     files = put_two(publisher)
     path = f"/pubmed/baseline/{FIRST}"
     publisher.spoilt[path] = Spoilt(hold_after=2000, times=1)
-    arguments = ("pubmed", "--encoder", "none", "--json")
-    part = tmp_path / "home/corpora/pubmed/parts/baseline" / FIRST
-    with command(publisher, tmp_path, *arguments) as process:
-        while not (part.exists() and part.stat().st_size == 2000):
-            assert process.poll() is None, process.communicate()
-            time.sleep(0.02)
-        process.send_signal(signal.SIGKILL)
-        process.communicate()
+    instance = instance_of(publisher, tmp_path)
+    arguments = ("evidence", "fetch", "pubmed", "--encoder", "none", "--json")
+    part = tmp_path / "corpora/pubmed/parts/baseline" / FIRST
+    process = instance.start(*arguments)
+    while not (part.exists() and part.stat().st_size == 2000):
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    assert instance.finish(process).status == -signal.SIGKILL
     assert part.read_bytes() == files[f"baseline/{FIRST}"][:2000]
-    with command(publisher, tmp_path, *arguments) as process:
-        stdout, stderr = process.communicate(timeout=60)
-    assert process.returncode == 0, stderr
+    done = instance.here(*arguments)
     assert (path, "bytes=2000-") in publisher.ranges
-    assert held_files(tmp_path / "home/corpora/pubmed") == files
-    manifest = json.loads((tmp_path / "home/evidence/default/manifest.json").read_text())
+    assert held_files(tmp_path / "corpora/pubmed") == files
+    manifest = json.loads((tmp_path / "evidence/default/manifest.json").read_text())
     (entry,) = manifest["corpora"]
-    ledger = read_ledger(tmp_path / "home/corpora/pubmed")
+    ledger = read_ledger(tmp_path / "corpora/pubmed")
     assert ledger is not None
     assert entry["fetched"]["digest"] == ledger.digest
     assert entry["fetched"]["files"] == 2
-    assert json.loads(stdout)["index"]["index_digest"] == manifest["index_digest"]
+    assert done.json["index"]["index_digest"] == manifest["index_digest"]
 
 
 def test_recommended_is_planned_in_one_command(publisher: Publisher, tmp_path: Path) -> None:
@@ -540,13 +532,76 @@ def test_recommended_is_planned_in_one_command(publisher: Publisher, tmp_path: P
     books = publisher.files["/books/file_list.csv"].splitlines(keepends=True)
     put_book(publisher, "NBK430685", "Aspirin.")
     publisher.files["/books/file_list.csv"] += books[1]
-    with command(publisher, tmp_path, "--recommended", "--dry-run", "--json") as process:
-        stdout, stderr = process.communicate(timeout=60)
-    plans = {plan["name"]: plan for plan in json.loads(stdout or "[]")}
-    assert set(plans) == {s.name for s in SOURCES if s.recommended}, stderr
+    done = instance_of(publisher, tmp_path).here("evidence", "fetch", "--recommended", "--dry-run", "--json")
+    plans = {plan["name"]: plan for plan in done.json}
+    assert set(plans) == {s.name for s in SOURCES if s.recommended}
     assert all(plan["to_fetch"] >= 1 and plan["bytes"] > 0 for plan in plans.values())
     assert plans["pubmed"]["selection"]["types"] == ["guideline", "systematic-review", "meta-analysis"]
-    assert not (tmp_path / "home/corpora").exists()
+    assert not (tmp_path / "corpora").exists()
+
+
+def test_the_command_indexes_what_is_whole_and_names_what_is_not(publisher: Publisher, tmp_path: Path) -> None:
+    put_medlineplus(publisher, "2026-10-05")
+    path = put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
+    publisher.spoilt[path] = Spoilt(status=403)
+    instance = instance_of(publisher, tmp_path)
+    arguments = ("evidence", "fetch", "medlineplus", "dailymed-rx", "--encoder", "none")
+    done = instance.here(*arguments, status=3)
+    assert f"{path}: status 403" in done.err
+    listed = instance.here("evidence", "list", "--json").json
+    assert [corpus["name"] for corpus in listed[0]["manifest"]["corpora"]] == ["medlineplus"]
+    publisher.spoilt.clear()
+    done = instance.here(*arguments, "--json")
+    assert "medlineplus: the index has it as it is" in done.err
+    corpora = {corpus["name"]: corpus for corpus in done.json["index"]["corpora"]}
+    assert set(corpora) == {"medlineplus", "dailymed-rx"}
+    assert corpora["dailymed-rx"]["fetched"]["address"].startswith(publisher.url)
+    assert instance.here(*arguments, "--json").json["index"] is None
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ((), "name a corpus"),
+        (("pubmedd",), "not a corpus that medlive fetches"),
+        (("medlineplus", "--types", "review"), "choose among PubMed's articles"),
+        (("pubmed", "--types", "reviews"), "choose guideline or"),
+        (("pubmed", "--language", "english"), "expected three letters"),
+    ],
+)
+def test_a_wrong_use_is_said(tmp_path: Path, arguments: tuple[str, ...], words: str) -> None:
+    assert words in Instance(tmp_path, None).here("evidence", "fetch", *arguments, status=2).err
+
+
+def test_a_host_that_goes_silent_is_asked_for_the_rest(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(hold_after=2000, times=1)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, stall_s=0.3))
+    assert outcome.failures == ()
+    assert held_files(tmp_path) == files
+
+
+def test_a_file_has_a_limit_of_time_and_its_bytes_are_kept(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, file_s=0.0))
+    assert all("took more than 0 s" in failure for failure in outcome.failures)
+    assert len(outcome.failures) == 2
+    kept = (tmp_path / "parts/baseline" / FIRST).read_bytes()
+    assert kept
+    assert files[f"baseline/{FIRST}"].startswith(kept)
+
+
+def test_a_list_without_end_and_a_length_beyond_reason_are_left(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_two(publisher)
+    source = source_at(publisher, "pubmed")
+    outcome = fetch(replace(source, largest=100), tmp_path)
+    assert all("expected at most 100" in failure for failure in outcome.failures)
+    monkeypatch.setattr("medlive.evidence.fetch.client.LARGEST_PAGE", 100_000)
+    publisher.spoilt["/pubmed/baseline/"] = Spoilt(endless=True)
+    with pytest.raises(FetchFailed, match="expected a list of files"):
+        fetch(source, tmp_path)
 
 
 def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> None:
