@@ -92,7 +92,7 @@ class Client(AbstractContextManager["Client"]):
         return self._retry(url, read)
 
     def download(self, file: RemoteFile, part: Part, largest: int, tick: Callable[[int], None]) -> bool:
-        """Complete a half file, and return whether bytes of an earlier attempt were used.
+        """Complete a half file, and return whether its bytes came in more than one answer.
 
         Args:
             file: What is fetched.
@@ -112,6 +112,7 @@ class Client(AbstractContextManager["Client"]):
             try:
                 self._retry(file.url, lambda: self._append(file, part, largest, tick, until))
             except _Cut as cut:
+                resumed = True
                 cuts = 0 if part.size > furthest else cuts + 1
                 furthest = max(furthest, part.size)
                 if cuts == self._settings.attempts:

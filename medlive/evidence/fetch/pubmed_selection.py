@@ -26,7 +26,7 @@ _NAMES: Final = {
     ArticleType.REVIEW: ("Review", "Scoping Review"),
     ArticleType.TRIAL: ("Clinical Trial", "Randomized Controlled Trial", "Controlled Clinical Trial"),
 }
-"""PubMed's own publication types; with a comma after them ("Clinical Trial, Phase III") as well, but for animals'."""
+"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
 
 _HEAD: Final = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
 _TAIL: Final = b"</PubmedArticleSet>\n"

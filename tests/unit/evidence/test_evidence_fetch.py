@@ -145,6 +145,24 @@ def test_an_update_fetches_what_is_new_and_drops_what_is_no_longer_listed(
     assert set(held_files(tmp_path)) == set(outcome.ledger.files) == {f"baseline/{FIRST}", f"updatefiles/{THIRD}"}
 
 
+def test_nothing_is_removed_before_everything_new_is_here(publisher: Publisher, tmp_path: Path) -> None:
+    """In December the whole baseline is replaced by files of other names."""
+    put_two(publisher)
+    source = source_at(publisher, "pubmed")
+    fetch(source, tmp_path)
+    before = held_files(tmp_path)
+    for path in [path for path in publisher.files if "pubmed26" in path]:
+        del publisher.files[path]
+    put_pubmed(publisher, "baseline", {"pubmed27n0001.xml.gz": pubmed_file([Article(1)])})
+    put_pubmed(publisher, "updatefiles", {"pubmed27n0002.xml.gz": pubmed_file([Article(2)])})
+    publisher.spoilt["/pubmed/updatefiles/pubmed27n0002.xml.gz"] = Spoilt(status=403)
+    assert len(fetch(source, tmp_path).failures) == 1
+    assert before.items() <= held_files(tmp_path).items()
+    publisher.spoilt.clear()
+    assert len(fetch(source, tmp_path).removed) == 2
+    assert set(held_files(tmp_path)) == {"baseline/pubmed27n0001.xml.gz", "updatefiles/pubmed27n0002.xml.gz"}
+
+
 def test_a_file_listed_anew_with_the_same_checksum_is_not_downloaded(publisher: Publisher, tmp_path: Path) -> None:
     put_two(publisher)
     source = source_at(publisher, "pubmed")
