@@ -1,6 +1,6 @@
 """Ask a publisher's hosts, politely and within limits; a download goes on where it was interrupted.
 
-One request at a time, so that no host ever has two connections from here.
+One request at a time, so that no host has two connections from one command.
 """
 
 import ipaddress

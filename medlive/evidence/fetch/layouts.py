@@ -7,7 +7,8 @@ import csv
 import html
 import json
 import re
-from typing import Final
+from collections.abc import Iterator
+from typing import Final, NamedTuple
 from urllib.parse import urlencode, urljoin
 
 from pydantic import BaseModel, ValidationError
@@ -22,7 +23,8 @@ _PUBMED_ROW: Final = re.compile(
 _MD5_LINE: Final = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
 _BOOK: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
 _TOPICS: Final = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
-_LABELS: Final = re.compile(r'href="([^"]*?(dm_spl_release_human_(rx|otc)_part(\d+)\.zip))"')
+_RELEASE: Final = re.compile(r"dm_spl_release_(\w+?)\.zip")
+_LINK: Final = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
 _LABEL_SIZE: Final = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
 _MD5: Final = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
 _TAG: Final = re.compile(r"<[^>]*>")
@@ -101,28 +103,44 @@ def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
 
 def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
     page = html.unescape(client.page(source.address))
-    links = [link for link in _LABELS.finditer(page) if link[3] == source.wanted]
+    addresses = {name: address for address, name in reversed(_LINK.findall(page))}
     files: dict[str, RemoteFile] = {}
-    for link in links:
-        end = next(
-            (other.start() for other in _LABELS.finditer(page, link.end()) if other[2] != link[2]), len(page)
-        )
-        row = _TAG.sub(" ", page[link.end() : end])
-        size, checksum = _LABEL_SIZE.search(row), _MD5.search(row)
-        known = files.get(link[2])
-        if known is not None and known.md5 is not None:
+    for row in _release_rows(page):
+        address = addresses.get(row.name)
+        known = files.get(row.name)
+        if address is None or (known is not None and known.md5 is not None):
             continue
+        if not row.kind.startswith(f"human_{source.wanted}_part"):
+            continue
+        size, checksum = _LABEL_SIZE.search(row.text), _MD5.search(row.text)
         md5 = None if checksum is None else checksum[0].lower()
-        files[link[2]] = RemoteFile(
-            name=link[2],
-            url=urljoin(source.address, link[1]),
-            mark=md5 or " ".join(row.split())[:200],
+        files[row.name] = RemoteFile(
+            name=row.name,
+            url=urljoin(source.address, address),
+            mark=md5 or row.text[:200],
             size=None if size is None else read_size(size[1], share=_UNCLEAR_UNIT),
             md5=md5,
         )
     if not files:
         raise FetchFailed(f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip")
     return list(files.values())
+
+
+class _Row(NamedTuple):
+    """What the page says of a release file: from where it names the file to where it names another."""
+
+    name: str
+    kind: str
+    text: str
+
+
+def _release_rows(page: str) -> Iterator[_Row]:
+    named = list(_RELEASE.finditer(page))
+    starts = [match for place, match in enumerate(named) if place == 0 or named[place - 1][0] != match[0]]
+    for place, match in enumerate(starts):
+        end = starts[place + 1].start() if place + 1 < len(starts) else len(page)
+        text = _TAG.sub(" ", page[match.start() : end])
+        yield _Row(name=match[0], kind=match[1], text=" ".join(text.split()))
 
 
 class _Found(BaseModel):

@@ -166,6 +166,7 @@ SOURCES: tuple[Source, ...] = (
         index_share=0.8,
         largest=100 * _MB,
         may_be_absent=True,
+        pause_s=0.34,
         recommended=_ALL,
     ),
 )

@@ -39,6 +39,7 @@ from tests.support.publishers import (
     Publisher,
     Spoilt,
     label_xml,
+    md5,
     pubmed_file,
     put_article,
     put_book,
@@ -620,6 +621,29 @@ def test_a_list_without_end_and_a_length_beyond_reason_are_left(
     publisher.spoilt["/pubmed/baseline/"] = Spoilt(endless=True)
     with pytest.raises(FetchFailed, match="expected a list of files"):
         fetch(source, tmp_path)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '<li><a href="{at}/{name}">{name}</a> [{size}KB, MD5 checksum: {md5}, last modified: Oct 2, 2026]</li>',
+        '<li>{name} [<a href="{at}/{name}">HTTPS</a>, <a href="{at}/{name}">again</a>] {size} KB; {md5}</li>',
+        '<tr><td>{name}</td><td>{size}&nbsp;KB</td><td>{md5}</td><td><a href="{at}/{name}">get</a></td></tr>',
+    ],
+)
+def test_each_release_file_has_its_own_checksum_however_the_page_is_laid_out(
+    publisher: Publisher, tmp_path: Path, row: str
+) -> None:
+    rows = []
+    for place, name in enumerate(["human_rx_part1", "human_rx_part2", "human_otc_part1", "animal"]):
+        file, data = f"dm_spl_release_{name}.zip", zipped({"1.zip": zipped({"a.xml": label_xml(f"n{place}")})})
+        publisher.files[f"/dailymed/{file}"] = data
+        size = f"{len(data) / 1024:.2f}"
+        rows.append(row.format(at=f"{publisher.url}/dailymed", name=file, size=size, md5=md5(data)))
+    publisher.files["/dailymed/spl-resources-all-drug-labels.cfm"] = "\n".join(rows).encode()
+    outcome = fetch(source_at(publisher, "dailymed-rx"), tmp_path)
+    assert outcome.failures == ()
+    assert [file.checksum is not None for file in outcome.ledger.files.values()] == [True, True]
 
 
 def test_labels_are_read_by_section_and_damage_is_reported(tmp_path: Path) -> None:
