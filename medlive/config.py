@@ -124,6 +124,8 @@ class EvidenceSection(_Section):
         default_factory=dict
     )
     """Service → its address where it is not the public one, as of a mirror."""
+    mirrors: dict[str, str] = Field(default_factory=dict)
+    """Corpus of `evidence fetch` → the address of a copy that is arranged as the publisher's."""
 
     @model_validator(mode="after")
     def _reachable(self) -> "EvidenceSection":

@@ -3,9 +3,9 @@
 import platform
 import shlex
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import aclosing, suppress
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import asdict
 from datetime import date, datetime
 from functools import partial
 from pathlib import Path
@@ -14,48 +14,35 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from typer import Argument, Option
 
+from medlive.cli.evidence_fetch import fetch
+from medlive.cli.evidence_index import (
+    EncoderOption,
+    IndexOption,
+    ModelsOption,
+    Vectors,
+    build_corpora,
+    described,
+    encoder_settings,
+    index_folder,
+    recall_of,
+)
 from medlive.cli.options import JsonOption, grouped, read_settings
-from medlive.cli.output import attributes, pick, print_result, print_table, progress, say, wait_for, with_database
+from medlive.cli.output import attributes, pick, print_result, print_table, say, wait_for, with_database
 from medlive.errors import EvidenceUnavailable, UsageError
 
 if TYPE_CHECKING:
     from medlive.config import Settings
     from medlive.db.session import Database
-    from medlive.evidence.build import DensePlan, Progress
-    from medlive.evidence.encoders.folders import EncoderSettings
-    from medlive.evidence.manifest import IndexManifest
     from medlive.evidence.passage import Hit
 
 app = typer.Typer(no_args_is_help=True)
 
-IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
-ModelsOption = Annotated[Path | None, Option("--models", help="A folder of models [as configured].")]
-EncoderOption = Annotated[str | None, Option("--encoder", help="Default: the one that the index names.")]
-IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
 Retriever = Literal["bm25", "dense", "hybrid"]
 RetrieverOption = Annotated[Retriever | None, Option("--retriever", help="Default: as configured or the index's.")]
 
 DEPTHS = (1, 5, 32)
 K = 32
 COLUMNS = ("retriever", *(f"recall@{depth}" for depth in DEPTHS), "p50 ms", "p95 ms", "batch, ms a query")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Vectors:
-    """How passages become vectors."""
-
-    encoder: Annotated[
-        str | None,
-        Option(help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'),
-    ] = None
-    kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
-    shard_size: Annotated[int | None, Option(min=1, help="Passages in a shard: what a kill costs.")] = None
-    by_workers: Annotated[
-        bool,
-        Option("--by-workers", help="Embed by workers on the queue embed, which share the index's folder."),
-    ] = False
-    prune: Annotated[bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")] = False
-    models: ModelsOption = None
 
 
 @app.command()
@@ -71,76 +58,13 @@ def build(
     as_json: JsonOption = False,
 ) -> None:
     """Read evidence and index it; corpora of other names stay, one of the same name is replaced."""
-    from medlive.evidence.build import build_index, plan_index, prune
     from medlive.evidence.corpora.registry import open_corpus
 
-    out = index_folder(index)
     if name is not None and len(corpora) > 1:
         raise UsageError("--name is for one corpus", hint="build them one after the other, each with its name")
     opened = [open_corpus(path, corpus_kind, name) for path in corpora]
-    plan, reason = plan_index(
-        out, vectors.encoder, encoder_settings(vectors.models), fresh=fresh,
-        kind=None if vectors.kind == "auto" else vectors.kind, shard=vectors.shard_size,
-    )  # fmt: skip
-    say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
-    before = {} if fresh else _corpora(out)
-    stages: list[Progress] = []
-    with progress("passages") as tick:
-
-        def report(step: "Progress") -> None:
-            if step.stage in ("read", "built", "unchanged"):
-                stages.append(step)
-            tick(step.passages)
-
-        if plan and vectors.by_workers:
-            plan = replace(plan, share=partial(_embed_by_workers, out, plan, tick))
-        manifest = build_index(opened, out, report, fresh=fresh, dense=plan, reason=reason)
-    for step in stages:
-        for problem in step.problems:
-            say(f"{step.corpus}: {problem.member}: {problem.cause}")
-    for entry in manifest.corpora:
-        if entry.digest != before.get(entry.name, (entry.digest, 0))[0]:
-            say(f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were")
-    removed = prune(out) if vectors.prune else []
-    value = {
-        "path": out, "unchanged": stages[-1].stage == "unchanged", "embedded": stages[-1].embedded,
-        "reused": stages[-1].reused, "pruned": removed, **manifest.model_dump(mode="json", exclude={"files"}),
-    }  # fmt: skip
-    print_result(value, as_json, lambda: _print_built(out, manifest, stages[-1], removed))
-
-
-def _embed_by_workers(out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path) -> None:
-    from medlive.evidence.build import shards_to_embed
-    from medlive.service.database import open_database
-    from medlive.service.jobs import run_shard_jobs
-
-    settings = read_settings()
-    index, home = out.resolve(), settings.home.resolve()
-    # Another machine may have its MEDLIVE_HOME elsewhere.
-    name = str(index.relative_to(home) if index.is_relative_to(home) else index)
-    inside = str(data.resolve().relative_to(index))
-
-    async def run() -> bool:
-        async with open_database(settings) as database:
-            return await run_shard_jobs(database, name, inside, plan.where, shards, tick)
-
-    shards = shards_to_embed(out, data, plan.encoder.identity, plan.shard)
-    if shards and not wait_for(run()):
-        say("no worker serves the queue embed: embedding here")
-
-
-def _print_built(out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]) -> None:
-    unchanged = last.stage == "unchanged"
-    say("unchanged: the index holds just this already" if unchanged else f"built {out}")
-    if last.embedded is not None:
-        say(f"{last.embedded} passages embedded, {last.reused} had their vectors already")
-    for place in removed:
-        say(f"removed {place}")
-    print_table(
-        ["corpus", "kind", "documents", "passages", "unreadable", "licence"],
-        [[c.name, c.kind, c.documents, c.passages, c.problems, c.licence] for c in manifest.corpora],
-        title=f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…",
-    )
+    built = build_corpora(opened, index_folder(index), vectors, fresh=fresh)
+    print_result(built.as_json(), as_json, built.show)
 
 
 @app.command("list")
@@ -299,34 +223,6 @@ def models(
     print_result(value, as_json, show, failure=failure)
 
 
-def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
-    """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
-    from medlive.evidence.manifest import read_manifest
-
-    with suppress(EvidenceUnavailable):
-        return {entry.name: (entry.digest, entry.passages) for entry in read_manifest(folder).corpora}
-    return {}
-
-
-def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
-    """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
-    name = retriever or manifest.retriever
-    if manifest.dense is None:
-        return f"bm25 only: {manifest.reason}"
-    if name == "bm25":
-        return "bm25 only, as asked for"
-    return f"{name}: {manifest.dense.encoder}, {manifest.dense.kind}, {recall_of(manifest)}"
-
-
-def recall_of(manifest: "IndexManifest") -> str | None:
-    """The recall of the dense side against exact search."""
-    if manifest.dense is None:
-        return None
-    recall = manifest.dense.recall
-    exact = "exact" if recall.sampled == "exact" else f"{recall.queries} queries"
-    return f"recall@{recall.k} {recall.value:.3f} ({exact})"
-
-
 @app.command()
 def bench(
     index: IndexOption = None,
@@ -451,16 +347,4 @@ def _markdown(result: dict[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def index_folder(given: Path | None) -> Path:
-    """The folder that was given, or the one under MEDLIVE_HOME."""
-    from medlive.service.paths import index_path
-
-    return given or index_path(read_settings())
-
-
-def encoder_settings(models: Path | None) -> "EncoderSettings":
-    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
-    from medlive.service.paths import encoder_settings as configured
-
-    found = configured(read_settings())
-    return found if models is None else replace(found, models=models)
+app.command()(grouped(fetch))

@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "import": ("medlive.cli.harvest:import_", "Import threads from JSON Lines files."),
     "source": ("medlive.cli.harvest", "The communities: list them, check what a page yields."),
     "harvest": ("medlive.cli.harvest:harvest", "Fetch new threads of the communities."),
-    "evidence": ("medlive.cli.evidence", "The medical evidence: build an index, list it, search it."),
+    "evidence": ("medlive.cli.evidence", "The medical evidence: fetch it, build an index, search it."),
     "filter": ("medlive.cli.curate:filter_threads", "Filter the threads that wait, and queue what passes."),
     "curate": ("medlive.cli.curate", "Filter and curate the threads that wait."),
     "worker": ("medlive.cli.operations.schedule:worker", "Do what is queued until stopped."),

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Literal
@@ -39,6 +39,7 @@ from medlive.evidence.manifest import (
     DenseKind,
     DensePart,
     EncoderEntry,
+    FetchedEntry,
     FileEntry,
     IndexManifest,
     index_digest,
@@ -218,6 +219,7 @@ def _build(
     parameters = lexical.parameters()
     if (
         old is not None
+        and all(_is_fetched_as(old, corpus) for corpus in corpora)
         and (old.corpus_digests, old.parameters) == (digests, parameters)
         and _usable(out, old, plan)
     ):
@@ -371,6 +373,11 @@ def _all_passages(
         reading.spool.unlink()
 
 
+def _is_fetched_as(old: IndexManifest, corpus: Corpus) -> bool:
+    """Whether the manifest already says of these files that the corpus was made of them."""
+    return old.fetched_digests.get(corpus.name) == (corpus.fetched and corpus.fetched.digest)
+
+
 def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> CorpusEntry:
     corpus, log = reading.corpus, reading.log
     counted = ("documents", "boilerplate", "empty", "superseded", "retracted", "questioned")
@@ -383,6 +390,7 @@ def _entry(reading: _Reading, counts: Counter[str], built_at: datetime) -> Corpu
         repeated=len(reading.survey) - counts[corpus.name],
         problems=log.problem_count,
         built_at=built_at,
+        fetched=None if corpus.fetched is None else FetchedEntry(**asdict(corpus.fetched)),
         **{name: getattr(log, name) for name in counted},
     )
 

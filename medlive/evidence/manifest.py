@@ -43,6 +43,16 @@ class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
+class FetchedEntry(_Frozen):
+    """Where a corpus was fetched from, when, and as what; every file of it is in its folder's `fetched.json`."""
+
+    address: str
+    fetched_at: datetime | None
+    files: int
+    digest: str
+    selection: str
+
+
 class CorpusEntry(_Frozen):
     """A corpus as it was when it was read."""
 
@@ -60,6 +70,7 @@ class CorpusEntry(_Frozen):
     questioned: int = 0  # Documents under an expression of concern, and the notices that say so
     problems: int  # Members that could not be read
     built_at: datetime
+    fetched: FetchedEntry | None = None  # None for a corpus that `evidence fetch` did not fetch
 
 
 class DenseParameters(_Frozen):
@@ -140,6 +151,11 @@ class IndexManifest(_Frozen):
     def corpus_digests(self) -> dict[str, str]:
         """Corpus name → corpus digest."""
         return {entry.name: entry.digest for entry in self.corpora}
+
+    @property
+    def fetched_digests(self) -> dict[str, str]:
+        """Corpus name → the digest of its files, of those that were fetched."""
+        return {entry.name: entry.fetched.digest for entry in self.corpora if entry.fetched}
 
     @model_validator(mode="after")
     def _whole(self) -> Self:

@@ -15,6 +15,11 @@ def index_path(settings: Settings) -> Path:
     return settings.home / "evidence" / "default"
 
 
+def corpora_path(settings: Settings) -> Path:
+    """The folder of fetched corpora, one folder each."""
+    return settings.home / "corpora"
+
+
 def encoder_settings(settings: Settings) -> EncoderSettings:
     """Where encoder models are searched for, and how they are run."""
     how = settings.evidence.model_dump(include={"models", "backend", "device", "batch", "threads"})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 
 from medlive.evidence.corpora.parsing.chunk import Document, passages_of
@@ -54,6 +55,17 @@ class Reader:
     licence: str  # The licence of the kind's published data; "unstated" where the kind does not settle it
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fetched:
+    """Where a corpus was fetched from, when, and as what."""
+
+    address: str
+    fetched_at: datetime | None  # When the newest of its files was fetched
+    files: int
+    digest: str  # Of the files, as `fetched.json` in the corpus's folder lists them
+    selection: str  # What was chosen of it, as JSON
+
+
 @dataclass(frozen=True, slots=True)
 class Corpus:
     """A named source of evidence on disk; reading it twice gives the same passages."""
@@ -62,6 +74,7 @@ class Corpus:
     path: Path
     reader: Reader
     licence: str
+    fetched: Fetched | None = None  # None for a corpus that a person put there
 
     @property
     def kind(self) -> str:

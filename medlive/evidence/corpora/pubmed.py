@@ -29,8 +29,8 @@ from medlive.evidence.corpora.parsing.xml import flat
 
 SUFFIXES = (".xml", ".xml.gz")
 LICENCE = "NLM terms; the abstract is its publisher's"
-_PMID = re.compile(rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>")
-_NOTICE = re.compile(
+PMID = re.compile(rb"<PMID(?:\s+Version\s*=\s*[\"'](\d{1,4})[\"'])?\s*>\s*(\d{1,8})\s*</PMID>")
+NOTICE = re.compile(
     rb"<CommentsCorrections\s[^>]*RefType\s*=\s*[\"'](\w+)[\"'][^>]*>(.*?)</CommentsCorrections>", re.S
 )
 _RETRACTING = {"RetractionOf", "PartialRetractionOf"}
@@ -106,9 +106,9 @@ class _Valid:
             articles.append(0)
             versions.append(1)
             if frame.kind == "DeleteCitation":
-                deleted += [(int(found[2]), int(found[1] or 0)) for found in _PMID.finditer(frame.data)]
+                deleted += [(int(found[2]), int(found[1] or 0)) for found in PMID.finditer(frame.data)]
                 continue
-            found = _PMID.search(frame.data)
+            found = PMID.search(frame.data)
             if found is not None:
                 articles[-1] = int(found[2])
                 versions[-1] = int(found[1] or 1)
@@ -138,10 +138,10 @@ class _Valid:
 
 
 def _noticed(data: bytes) -> Iterator[tuple[str, int]]:
-    for notice in _NOTICE.finditer(data):
+    for notice in NOTICE.finditer(data):
         kind = notice[1].decode()
         if kind in _RETRACTING or kind == "ExpressionOfConcernFor":
-            found = _PMID.search(notice[2])
+            found = PMID.search(notice[2])
             if found is not None:
                 yield kind, int(found[2])
 
@@ -167,7 +167,7 @@ def _record(frame: Frame, number: int, place: str, valid: _Valid, log: ReadLog) 
 
 def pmid_of(data: bytes) -> str | None:
     """Return the PMID of a record; None if it names none."""
-    match = _PMID.search(data)
+    match = PMID.search(data)
     return None if match is None else match[2].decode()
 
 
@@ -181,7 +181,7 @@ def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> It
     """
     article = pmid_of(frame.data)
     try:
-        root = _parsed(frame.data)
+        root = parse_record(frame.data)
     except ParseError as exc:
         line, column = exc.position
         cause = str(exc).partition(":")[0]
@@ -195,7 +195,7 @@ def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> It
     if _is_questioned(root):
         log.questioned += 1
         return
-    documents = list(_texts(root, str(article), _published(root)))
+    documents = list(_texts(root, str(article), publication_day(root)))
     if not documents:
         log.empty += 1
     elif documents[0].published is None:
@@ -205,7 +205,7 @@ def documents_of_record(frame: Frame, log: ReadLog, place: str = "line 1") -> It
         yield from documents
 
 
-def _parsed(data: bytes) -> Element:
+def parse_record(data: bytes) -> Element:
     """The record's element, perhaps without the lists that say nothing of medicine.
 
     No document type reaches this parser, so no entity exists for it. Raises ParseError.
@@ -318,7 +318,7 @@ def _is_questioned(root: Element) -> bool:
     ) or any((kind.text or "").strip() == "Expression of Concern" for kind in root.iter("PublicationType"))
 
 
-def _published(root: Element) -> date | None:
+def publication_day(root: Element) -> date | None:
     """The last day on which the article may first have been read.
 
     The day of its electronic publication; without one the last day that its issue's date may mean, or the day

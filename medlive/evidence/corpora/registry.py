@@ -4,7 +4,17 @@ import re
 from pathlib import Path
 
 from medlive.errors import BadInput, UsageError
-from medlive.evidence.corpora import bookshelf, folder, guidelines, jsonl, medquad, pubmed, pubmedqa
+from medlive.evidence.corpora import (
+    bookshelf,
+    dailymed,
+    folder,
+    guidelines,
+    jsonl,
+    medlineplus,
+    medquad,
+    pubmed,
+    pubmedqa,
+)
 from medlive.evidence.corpora.model import Corpus, Reader
 from medlive.evidence.corpora.parsing.text import slug
 
@@ -13,6 +23,8 @@ READERS: tuple[Reader, ...] = (
     guidelines.READER,
     jsonl.READER,
     pubmed.READER,
+    medlineplus.READER,
+    dailymed.READER,
     bookshelf.READER,
     medquad.READER,
     folder.READER,

@@ -1,6 +1,5 @@
 """A damaged index is never searched in silence: each flipped byte is an error before the first result."""
 
-import asyncio
 import json
 import shutil
 import time
@@ -14,7 +13,7 @@ from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
 from medlive.evidence.open_index import open_index
 from medlive.evidence.passage import Query
-from medlive.evidence.verification import Verification
+from medlive.evidence.verification import RECHECK_S, Verification
 
 QUESTION = [Query("gout treatment")]
 
@@ -88,7 +87,7 @@ async def test_an_index_that_a_build_replaced_stays_good(index: Path) -> None:
     assert len((await opened.search(QUESTION, k=5))[0]) == 5
 
 
-async def test_a_result_that_is_too_old_is_looked_for_again() -> None:
+async def test_a_result_that_is_too_old_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     looks = 0
 
     def look() -> None:
@@ -97,8 +96,9 @@ async def test_a_result_that_is_too_old_is_looked_for_again() -> None:
         if looks > 1:
             raise IndexCorrupt("damaged meanwhile")
 
-    verification = Verification(look, recheck_s=0.01)
+    verification = Verification(look, recheck_s=RECHECK_S)
     await verification.wait()
-    await asyncio.to_thread(time.sleep, 0.02)
+    later = time.monotonic() + RECHECK_S + 1
+    monkeypatch.setattr("medlive.evidence.verification.time.monotonic", lambda: later)
     with pytest.raises(IndexCorrupt):
         await verification.wait()

@@ -1,0 +1,336 @@
+"""`medlive evidence fetch`: download public corpora, check them, and add them to the index."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from typer import Argument, Option
+
+from medlive.cli.evidence_index import IndexOption, Vectors, build_corpora, index_folder
+from medlive.cli.options import JsonOption, one_of, read_settings
+from medlive.cli.output import print_result, print_table, progress, say
+from medlive.errors import UsageError
+
+if TYPE_CHECKING:
+    from medlive.evidence.corpora.model import Corpus
+    from medlive.evidence.fetch.fetching import Outcome, Plan
+    from medlive.evidence.fetch.ledger import Ledger
+    from medlive.evidence.fetch.model import FetchFailed, FetchSettings, Selection, Source
+
+_MB = 1_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chosen:
+    """Which articles of PubMed are kept."""
+
+    types: Annotated[
+        str | None,
+        Option(help="Of PubMed: guideline,systematic-review,meta-analysis,review,trial [all]."),
+    ] = None
+    since: Annotated[
+        datetime | None, Option(formats=["%Y-%m-%d"], help="Of PubMed: published on this day or later.")
+    ] = None
+    language: Annotated[str | None, Option(help="Of PubMed: languages as it writes them, as in eng,chi.")] = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Manner:
+    """How files are fetched."""
+
+    to: Annotated[Path | None, Option(help="Folder of the corpora; default: corpora/ under MEDLIVE_HOME.")] = None
+    contact: Annotated[
+        str | None, Option(help="E-mail or web address for the User-Agent [that of the harvest].")
+    ] = None
+    rate: Annotated[float, Option(min=0.001, help="Megabytes a second that --dry-run reckons with.")] = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Task:
+    source: "Source"
+    folder: Path
+    selection: "Selection"
+
+
+def fetch(
+    names: Annotated[list[str] | None, Argument(metavar="NAME...", help="Corpora; --list names them.")] = None,
+    recommended: Annotated[bool, Option("--recommended", help="The corpora that a first library needs.")] = False,
+    list_: Annotated[bool, Option("--list", help="List the corpora that can be fetched, and end.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Show what would be fetched, and end.")] = False,
+    no_build: Annotated[bool, Option("--no-build", help="Do not add what was fetched to the index.")] = False,
+    index: IndexOption = None,
+    *,
+    chosen: Chosen,
+    manner: Manner,
+    vectors: Vectors,
+    as_json: JsonOption = False,
+) -> None:
+    """Download public corpora, or what is new of them, check every file, and add them to the index.
+
+    Killed at any moment, the same command goes on where it was.
+    """
+    if list_:
+        _print_sources(as_json)
+        return
+    tasks = _tasks(names or [], recommended, chosen, manner.to)
+    settings = _fetch_settings(manner.contact)
+    if dry_run:
+        plans = [_plan(task, settings) for task in tasks]
+        print_result(
+            [_plan_as_json(plan, manner.rate) for plan in plans], as_json, lambda: _print_plans(plans, manner.rate)
+        )
+        return
+    outcomes = [_fetch(task, settings) for task in tasks]
+    value: dict[str, Any] = {"fetched": [_outcome_as_json(outcome) for outcome in outcomes], "index": None}
+    if not as_json:
+        _print_outcomes(outcomes)
+    if not no_build:
+        value["index"] = _add_to_index(tasks, outcomes, index_folder(index), vectors, as_json)
+    failures = [failure for outcome in outcomes for failure in outcome.failures]
+    print_result(value, as_json, lambda: None, failure=_failure(failures))
+
+
+def _failure(failures: list[str]) -> "FetchFailed | None":
+    from medlive.evidence.fetch.model import FetchFailed
+
+    if not failures:
+        return None
+    more = f"; and {len(failures) - 1} more, listed above" if len(failures) > 1 else ""
+    hint = "what was fetched is kept; run the same command again, and it fetches what is missing"
+    return FetchFailed(f"{failures[0]}{more}", hint=hint)
+
+
+def _tasks(names: list[str], recommended: bool, chosen: Chosen, to: Path | None) -> list[_Task]:
+    from medlive.evidence.fetch.model import Selection
+    from medlive.evidence.fetch.registry import SOURCES, find_source
+    from medlive.service.paths import corpora_path
+
+    if recommended:
+        names = list(dict.fromkeys([*names, *(source.name for source in SOURCES if source.recommended)]))
+    if not names:
+        raise UsageError("name a corpus, or give --recommended", hint="medlive evidence fetch --list")
+    wanted = _selection(chosen)
+    if wanted is not None and "pubmed" not in names:
+        raise UsageError("--types, --since and --language choose among PubMed's articles", hint="add pubmed")
+    settings = read_settings()
+    folder = to or corpora_path(settings)
+    tasks = []
+    for name in dict.fromkeys(names):
+        source = find_source(name, settings.evidence.mirrors.get(name))
+        usual = source.recommended if recommended else None
+        selection = wanted if name == "pubmed" and wanted is not None else usual
+        tasks.append(_Task(source=source, folder=folder / name, selection=selection or Selection()))
+    return tasks
+
+
+def _selection(chosen: Chosen) -> "Selection | None":
+    from medlive.evidence.fetch.model import ArticleType, Selection
+
+    if not (chosen.types or chosen.since or chosen.language):
+        return None
+    types = [one_of("--types", ArticleType, text) for text in _parts(chosen.types)]
+    languages = _parts(chosen.language)
+    for language in languages:
+        if len(language) != 3 or not language.isalpha():
+            raise UsageError(f"--language {language}: expected three letters as PubMed writes them, as in eng")
+    return Selection(
+        types=tuple(sorted(set(types))),
+        since=chosen.since.date() if chosen.since else None,
+        languages=tuple(sorted(set(languages))),
+    )
+
+
+def _parts(text: str | None) -> list[str]:
+    return [part.strip().lower() for part in (text or "").split(",") if part.strip()]
+
+
+def _fetch_settings(contact: str | None) -> "FetchSettings":
+    from medlive.evidence.fetch.model import FetchSettings
+
+    configured = read_settings().harvest.get("contact")
+    return FetchSettings(contact=contact or (str(configured) if configured else None))
+
+
+def _plan(task: _Task, settings: "FetchSettings") -> "Plan":
+    from medlive.evidence.fetch.client import Client
+    from medlive.evidence.fetch.fetching import make_plan
+
+    with Client(settings, task.source.hosts, task.source.pause_s) as client:
+        return make_plan(task.source, task.folder, task.selection, client)
+
+
+def _fetch(task: _Task, settings: "FetchSettings") -> "Outcome":
+    from medlive.evidence.fetch.client import Client
+    from medlive.evidence.fetch.fetching import make_plan, run_plan
+
+    with Client(settings, task.source.hosts, task.source.pause_s) as client:
+        plan = make_plan(task.source, task.folder, task.selection, client)
+        say(
+            f"{task.source.name}: {len(plan.wanted)} of {plan.listed} files to fetch, {_size(plan.download_bytes)}"
+        )
+        with progress(f"{task.source.name}, bytes") as tick:
+            outcome = run_plan(plan, client, tick)
+    for failure in outcome.failures:
+        say(f"{task.source.name}: {failure}")
+    if outcome.absent:
+        say(f"{task.source.name}: {len(outcome.absent)} listed files do not exist, {outcome.absent[0]} first")
+    return outcome
+
+
+def _add_to_index(
+    tasks: list[_Task], outcomes: "list[Outcome]", out: Path, vectors: Vectors, as_json: bool
+) -> dict[str, Any] | None:
+    """Build what is complete and not in the index yet."""
+    from medlive.evidence.manifest import read_manifest
+
+    known: dict[str, str] = {}
+    if (out / "manifest.json").exists():
+        known = read_manifest(out).fetched_digests
+    corpora = []
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if outcome.failures:
+            say(f"{task.source.name}: not added to the index, since files of it are missing")
+        elif known.get(task.source.name) == outcome.ledger.digest:
+            say(f"{task.source.name}: the index has it as it is")
+        else:
+            corpora.append(_corpus(task, outcome.ledger))
+    if not corpora:
+        return None
+    built = build_corpora(corpora, out, vectors, fresh=False)
+    if not as_json:
+        built.show()
+    return built.as_json()
+
+
+def _corpus(task: _Task, ledger: "Ledger") -> "Corpus":
+    from medlive.evidence.corpora.model import Fetched
+    from medlive.evidence.corpora.registry import open_corpus
+    from medlive.evidence.fetch.fetching import corpus_path
+
+    path = corpus_path(task.source, task.folder, ledger)
+    fetched = Fetched(
+        address=ledger.address,
+        fetched_at=ledger.fetched_at,
+        files=len(ledger.files),
+        digest=ledger.digest,
+        selection=ledger.selection.model_dump_json(),
+    )
+    corpus = open_corpus(path, task.source.reader, task.source.name)
+    return replace(corpus, licence=task.source.licence, fetched=fetched)
+
+
+def _print_sources(as_json: bool) -> None:
+    from medlive.evidence.fetch.registry import SOURCES
+
+    value = [
+        {
+            "name": source.name,
+            "about": source.about,
+            "address": source.address,
+            "reader": source.reader,
+            "licence": source.licence,
+            "bytes": source.typical_bytes,
+            "checksums": source.checksums,
+            "recommended": source.recommended is not None,
+        }
+        for source in SOURCES
+    ]
+    columns = ["name", "about", "size", "checksums", "licence", "recommended"]
+    rows = [
+        [s.name, s.about, _size(s.typical_bytes), s.checksums, s.licence, "yes" if s.recommended else "no"]
+        for s in SOURCES
+    ]
+    print_result(value, as_json, lambda: print_table(columns, rows))
+
+
+def _plan_as_json(plan: "Plan", rate: float) -> dict[str, Any]:
+    return {
+        "name": plan.source.name,
+        "address": plan.source.address,
+        "licence": plan.source.licence,
+        "checksums": plan.source.checksums,
+        "selection": plan.selection.model_dump(mode="json"),
+        "listed": plan.listed,
+        "to_fetch": len(plan.wanted),
+        "no_longer_listed": len(plan.gone),
+        "bytes": plan.download_bytes,
+        "seconds": round(plan.seconds(rate * _MB)),
+        "index_bytes": plan.index_bytes,
+        "folder": plan.folder,
+    }
+
+
+def _print_plans(plans: "list[Plan]", rate: float) -> None:
+    rows: list[list[Any]] = []
+    for plan in plans:
+        rows.append(
+            [
+                plan.source.name,
+                len(plan.wanted),
+                plan.listed,
+                _size(plan.download_bytes),
+                _duration(plan.seconds(rate * _MB)),
+                _size(plan.index_bytes),
+                plan.source.checksums,
+                plan.source.licence,
+            ]
+        )
+    download = sum(plan.download_bytes for plan in plans)
+    index = sum(plan.index_bytes for plan in plans)
+    time = _duration(sum(plan.seconds(rate * _MB) for plan in plans))
+    columns = ["corpus", "files", "of", "download", f"time at {rate:g} MB/s", "index", "checksums", "licence"]
+    title = (
+        f"{_size(download)} in about {time}; on disk at most {_size(download)},"
+        f" and about {_size(index)} for the index of words"
+    )
+    print_table(columns, rows, title=title)
+
+
+def _outcome_as_json(outcome: "Outcome") -> dict[str, Any]:
+    ledger = outcome.ledger
+    return {
+        "name": ledger.source,
+        "files": len(ledger.files),
+        "fetched": outcome.fetched,
+        "bytes": outcome.fetched_bytes,
+        "unchanged": outcome.unchanged,
+        "absent": outcome.absent,
+        "removed": outcome.removed,
+        "failures": outcome.failures,
+        "complete": ledger.complete,
+        "digest": ledger.digest,
+    }
+
+
+def _print_outcomes(outcomes: "list[Outcome]") -> None:
+    rows: list[list[Any]] = []
+    for outcome in outcomes:
+        kept = sum(file.kept_size for file in outcome.ledger.files.values())
+        rows.append(
+            [
+                outcome.ledger.source,
+                outcome.fetched,
+                _size(outcome.fetched_bytes),
+                len(outcome.ledger.files),
+                _size(kept),
+                len(outcome.removed),
+                len(outcome.failures),
+            ]
+        )
+    columns = ["corpus", "fetched", "bytes", "files here", "on disk", "removed", "failed"]
+    print_table(columns, rows)
+
+
+def _size(count: int) -> str:
+    number = float(count)
+    for unit in ("bytes", "kB", "MB"):
+        if number < 1000:
+            return f"{number:.0f} {unit}"
+        number /= 1000
+    return f"{number:.1f} GB"
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    return f"{minutes // 60} h {minutes % 60} min" if minutes >= 60 else f"{max(1, minutes)} min"

@@ -1,0 +1,190 @@
+"""What the commands over an evidence index share: options, the build of an index, and how it is described."""
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from typer import Option
+
+from medlive.cli.options import read_settings
+from medlive.cli.output import print_table, progress, say, wait_for
+from medlive.errors import EvidenceUnavailable
+
+if TYPE_CHECKING:
+    from medlive.evidence.build import DensePlan, Progress
+    from medlive.evidence.corpora.model import Corpus
+    from medlive.evidence.encoders.folders import EncoderSettings
+    from medlive.evidence.manifest import IndexManifest
+
+IndexOption = Annotated[Path | None, Option("--index", help="The index's folder; default: under MEDLIVE_HOME.")]
+ModelsOption = Annotated[Path | None, Option("--models", help="A folder of models [as configured].")]
+EncoderOption = Annotated[str | None, Option("--encoder", help="Default: the one that the index names.")]
+IndexKind = Literal["auto", "flat", "hnsw", "ivf_flat", "ivf_sq8", "ivf_pq"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Vectors:
+    """How passages become vectors."""
+
+    encoder: Annotated[
+        str | None,
+        Option(help='"medcpt", a folder with models, or "none" [the index\'s own, else medcpt if installed].'),
+    ] = None
+    kind: Annotated[IndexKind, Option(help="How vectors are arranged; auto: by their number.")] = "auto"
+    shard_size: Annotated[int | None, Option(min=1, help="Passages in a shard: what a kill costs.")] = None
+    by_workers: Annotated[
+        bool,
+        Option("--by-workers", help="Embed by workers on the queue embed, which share the index's folder."),
+    ] = False
+    prune: Annotated[bool, Option("--prune", help="Remove the vectors of other encoders afterwards.")] = False
+    models: ModelsOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """An index that was built."""
+
+    path: Path
+    manifest: "IndexManifest"
+    last: "Progress"  # The step that ended the build
+    pruned: Sequence[Path]
+
+    def as_json(self) -> dict[str, Any]:
+        """The account of the build for machines."""
+        return {
+            "path": self.path,
+            "unchanged": self.last.stage == "unchanged",
+            "embedded": self.last.embedded,
+            "reused": self.last.reused,
+            "pruned": self.pruned,
+            **self.manifest.model_dump(mode="json", exclude={"files"}),
+        }
+
+    def show(self) -> None:
+        """Print the account for people."""
+        _print_built(self.path, self.manifest, self.last, self.pruned)
+
+
+def build_corpora(corpora: "Sequence[Corpus]", out: Path, vectors: Vectors, *, fresh: bool) -> Built:
+    """Build or extend the index at `out`, saying on stderr how it goes.
+
+    Args:
+        corpora: What is read; corpora of other names in the index stay.
+        out: The index's folder.
+        vectors: How passages become vectors.
+        fresh: Whether corpora that the index already holds are dropped.
+
+    Raises as `plan_index` and `build_index` do.
+    """
+    from medlive.evidence.build import build_index, plan_index, prune
+
+    kind = None if vectors.kind == "auto" else vectors.kind
+    plan, reason = plan_index(
+        out,
+        vectors.encoder,
+        encoder_settings(vectors.models),
+        fresh=fresh,
+        kind=kind,
+        shard=vectors.shard_size,
+    )
+    say(f"hybrid: bm25 and vectors ({reason})" if plan else f"bm25 only ({reason})")
+    before = {} if fresh else _corpora(out)
+    stages: list[Progress] = []
+    with progress("passages") as tick:
+
+        def report(step: "Progress") -> None:
+            if step.stage in ("read", "built", "unchanged"):
+                stages.append(step)
+            tick(step.passages)
+
+        if plan and vectors.by_workers:
+            plan = replace(plan, share=partial(_embed_by_workers, out, plan, tick))
+        manifest = build_index(corpora, out, report, fresh=fresh, dense=plan, reason=reason)
+    for step in stages:
+        for problem in step.problems:
+            say(f"{step.corpus}: {problem.member}: {problem.cause}")
+    for entry in manifest.corpora:
+        if entry.digest != before.get(entry.name, (entry.digest, 0))[0]:
+            say(f"{entry.name}: {entry.passages} passages in the place of the {before[entry.name][1]} there were")
+    removed = prune(out) if vectors.prune else []
+    return Built(path=out, manifest=manifest, last=stages[-1], pruned=removed)
+
+
+def _embed_by_workers(out: Path, plan: "DensePlan", tick: "Callable[[int], None]", data: Path) -> None:
+    from medlive.evidence.build import shards_to_embed
+    from medlive.service.database import open_database
+    from medlive.service.jobs import run_shard_jobs
+
+    settings = read_settings()
+    index, home = out.resolve(), settings.home.resolve()
+    # Another machine may have its MEDLIVE_HOME elsewhere.
+    name = str(index.relative_to(home) if index.is_relative_to(home) else index)
+    inside = str(data.resolve().relative_to(index))
+
+    async def run() -> bool:
+        async with open_database(settings) as database:
+            return await run_shard_jobs(database, name, inside, plan.where, shards, tick)
+
+    shards = shards_to_embed(out, data, plan.encoder.identity, plan.shard)
+    if shards and not wait_for(run()):
+        say("no worker serves the queue embed: embedding here")
+
+
+def _print_built(out: Path, manifest: "IndexManifest", last: "Progress", removed: Sequence[Any]) -> None:
+    unchanged = last.stage == "unchanged"
+    say("unchanged: the index holds just this already" if unchanged else f"built {out}")
+    if last.embedded is not None:
+        say(f"{last.embedded} passages embedded, {last.reused} had their vectors already")
+    for place in removed:
+        say(f"removed {place}")
+    print_table(
+        ["corpus", "kind", "documents", "passages", "unreadable", "licence"],
+        [[c.name, c.kind, c.documents, c.passages, c.problems, c.licence] for c in manifest.corpora],
+        title=f"{manifest.passages} passages, {described(manifest)}, {manifest.index_digest[:19]}…",
+    )
+
+
+def _corpora(folder: Path) -> dict[str, tuple[str, int]]:
+    """Corpus name → its digest and passages in the index as it is; nothing where it cannot be read."""
+    from medlive.evidence.manifest import read_manifest
+
+    with suppress(EvidenceUnavailable):
+        return {entry.name: (entry.digest, entry.passages) for entry in read_manifest(folder).corpora}
+    return {}
+
+
+def described(manifest: "IndexManifest", retriever: str | None = None) -> str:
+    """What searches the index, in a line: the retriever, its encoder and recall, or why it has none."""
+    name = retriever or manifest.retriever
+    if manifest.dense is None:
+        return f"bm25 only: {manifest.reason}"
+    if name == "bm25":
+        return "bm25 only, as asked for"
+    return f"{name}: {manifest.dense.encoder}, {manifest.dense.kind}, {recall_of(manifest)}"
+
+
+def recall_of(manifest: "IndexManifest") -> str | None:
+    """The recall of the dense side against exact search."""
+    if manifest.dense is None:
+        return None
+    recall = manifest.dense.recall
+    exact = "exact" if recall.sampled == "exact" else f"{recall.queries} queries"
+    return f"recall@{recall.k} {recall.value:.3f} ({exact})"
+
+
+def index_folder(given: Path | None) -> Path:
+    """The folder that was given, or the one under MEDLIVE_HOME."""
+    from medlive.service.paths import index_path
+
+    return given or index_path(read_settings())
+
+
+def encoder_settings(models: Path | None) -> "EncoderSettings":
+    """Where models are looked for and how they are run: as configured, `models` before the configured folder."""
+    from medlive.service.paths import encoder_settings as configured
+
+    found = configured(read_settings())
+    return found if models is None else replace(found, models=models)

@@ -1,0 +1,173 @@
+"""DailyMed's drug labels: the full releases (zips of zips of SPL XML), or a folder of them or of SPL files.
+
+Read are the sections that say what a drug is for, how much, when not, and what to look out for; sections within
+them belong to them.
+"""
+
+import io
+from collections.abc import Iterator
+from datetime import date
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.files import head_of, root_of
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, flat, local, parse
+from medlive.evidence.corpora.parsing.zips import Member, zip_members
+
+_LARGEST_XML = 32 * 1024 * 1024
+_LARGEST_LABEL = 256 * 1024 * 1024
+"""A label's zip holds pictures as well."""
+_SECTIONS = {
+    "34066-1": "Boxed warning",
+    "34067-9": "Indications and usage",
+    "34068-7": "Dosage and administration",
+    "34070-3": "Contraindications",
+    "43685-7": "Warnings and precautions",
+    "34071-1": "Warnings",
+    "42232-9": "Precautions",
+    "34084-4": "Adverse reactions",
+    "34073-7": "Drug interactions",
+    "42228-7": "Pregnancy",
+    "34080-2": "Nursing mothers",
+    "34081-0": "Pediatric use",
+    "34082-8": "Geriatric use",
+    "43684-0": "Use in specific populations",
+    "34088-5": "Overdosage",
+    "55105-1": "Purpose",
+    "50570-1": "Do not use",
+    "50569-6": "Ask a doctor",
+    "50568-5": "Ask a doctor or pharmacist",
+    "50567-7": "When using",
+    "50566-9": "Stop use",
+    "50565-1": "Keep out of reach of children",
+    "53414-9": "Pregnancy or breast feeding",
+}
+"""LOINC codes of the sections that are read."""
+_LINES = frozenset({"paragraph", "item", "tr", "caption"})
+_MAX_DEPTH = 100
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [f for f in files if f.name.lower().endswith((".xml", ".zip")) and f.is_file() and not f.is_symlink()]
+
+
+def _sniff(path: Path) -> bool:
+    for file in _files(path)[:3]:
+        if file.name.lower().endswith(".zip"):
+            return file.name.startswith("dm_spl_release")
+        return root_of(head_of(file, given=True)) == "document" and b"urn:hl7-org:v3" in head_of(file, given=True)
+    return False
+
+
+def _labels(file: Path, log: ReadLog) -> Iterator[Member]:
+    if file.name.lower().endswith(".xml"):
+        yield Member(file.name, file.read_bytes())
+        return
+    with file.open("rb") as release:
+        for label in zip_members(release, file.name, ".zip", _LARGEST_LABEL, log):
+            place = f"{file.name}/{label.name}"
+            for member in zip_members(io.BytesIO(label.data), place, ".xml", _LARGEST_XML, log):
+                yield Member(f"{place}/{member.name}", member.data)
+
+
+def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    for file in _files(path):
+        for name, data in _labels(file, log):
+            try:
+                root = parse(data)
+            except UnsafeXml as exc:
+                log.problem(name, str(exc))
+                continue
+            yield from _label(root, name, log)
+
+
+def _label(root: Element, name: str, log: ReadLog) -> Iterator[Document]:
+    identity = _child(root, "setId")
+    if local(root.tag) != "document" or identity is None or not identity.get("root"):
+        log.problem(name, "not a structured product label: expected <document> with <setId>")
+        return
+    sections = tuple(_sections(root))
+    if not sections:
+        log.empty += 1
+        return
+    number = str(identity.get("root"))
+    changed = _child(root, "effectiveTime")
+    yield Document(
+        id=number,
+        title=_title(root),
+        sections=sections,
+        language="en",
+        published=None if changed is None else _day(changed.get("value") or ""),
+        url=f"https://dailymed.nlm.nih.gov/dailymed/drugInfo.cfm?setid={number}",
+    )
+
+
+def _title(root: Element) -> str:
+    """The product's name and what it is made of: the label's own title is a sentence about the label."""
+    product = _first_product(root)
+    name = flat(_child(product, "name"))
+    if product is None or not name:
+        return flat(_child(root, "title"))
+    generic = next((each for each in product.iter() if local(each.tag) == "genericMedicine"), None)
+    substance = flat(_child(generic, "name"))
+    if not substance or substance.lower() == name.lower():
+        return f"{name}: drug label"
+    return f"{name} ({substance}): drug label"
+
+
+def _first_product(root: Element) -> Element | None:
+    for element in root.iter():
+        if local(element.tag) == "manufacturedProduct" and _child(element, "name") is not None:
+            return element
+    return None
+
+
+def _sections(element: Element, depth: int = 0) -> Iterator[Section]:
+    for child in element:
+        code = _child(child, "code")
+        label = _SECTIONS.get(code.get("code") or "") if code is not None else None
+        if local(child.tag) == "section" and label is not None:
+            text = "\n".join(_lines(child, 0))
+            if text:
+                yield Section(label, text)
+        elif depth < _MAX_DEPTH:
+            yield from _sections(child, depth + 1)
+
+
+def _lines(element: Element, depth: int) -> Iterator[str]:
+    """The lines of a section and of those within it, their titles among them."""
+    for child in element:
+        kind = local(child.tag)
+        if kind in _LINES or (kind == "title" and depth):
+            text = flat(child)
+            if text:
+                yield f"- {text}" if kind == "item" else text
+        elif depth < _MAX_DEPTH and kind not in ("code", "effectiveTime", "id", "title"):
+            if kind == "text" and not len(child) and (child.text or "").strip():
+                yield flat(child)
+            yield from _lines(child, depth + 1)
+
+
+def _day(text: str) -> date | None:
+    try:
+        return date.fromisoformat(text[:8])
+    except ValueError:
+        return None
+
+
+def _child(element: Element | None, name: str) -> Element | None:
+    if element is None:
+        return None
+    return next((child for child in element if local(child.tag) == name), None)
+
+
+READER = Reader(
+    kind="dailymed",
+    about="DailyMed drug labels: release zips (dm_spl_release_…), SPL XML files, or a folder of them",
+    sniff=_sniff,
+    documents=_documents,
+    licence="public domain",
+)

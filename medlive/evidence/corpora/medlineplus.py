@@ -1,0 +1,149 @@
+"""MedlinePlus health topics in English: the daily XML file, packed or not, or a folder with one.
+
+A topic's summary is HTML within the XML; its headings are sections. It is dated by the day of the file, because
+the file says when a topic was made and not when its words were last changed.
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import date
+from html.parser import HTMLParser
+from pathlib import Path
+from xml.etree.ElementTree import Element
+
+from medlive.evidence.corpora.model import Reader, ReadLog
+from medlive.evidence.corpora.parsing.chunk import Document, Section
+from medlive.evidence.corpora.parsing.files import HEAD, head_of, root_of
+from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
+from medlive.evidence.corpora.parsing.zips import Member, zip_members
+
+_ROOT = "health-topics"
+_LARGEST = 256 * 1024 * 1024
+_DAY = re.compile(r"(\d\d)/(\d\d)/(\d{4})")
+_HEADINGS = frozenset({"h1", "h2", "h3", "h4"})
+_LINES = frozenset({"p", "br", "ul", "ol", "li", "div", "tr"})
+
+
+def _files(path: Path) -> list[Path]:
+    files = sorted(path.rglob("*")) if path.is_dir() else [path]
+    return [f for f in files if f.name.lower().endswith((".xml", ".zip")) and f.is_file() and not f.is_symlink()]
+
+
+def _xml_of(file: Path, log: ReadLog) -> Iterator[Member]:
+    if file.name.lower().endswith(".xml"):
+        yield Member(file.name, file.read_bytes())
+        return
+    with file.open("rb") as handle:
+        yield from zip_members(handle, file.name, ".xml", _LARGEST, log)
+
+
+def _sniff(path: Path) -> bool:
+    for file in _files(path)[:3]:
+        if file.name.lower().endswith(".xml"):
+            return root_of(head_of(file, given=True)) == _ROOT
+        if "mplus_topics" in file.name:
+            return any(root_of(member.data[:HEAD]) == _ROOT for member in _xml_of(file, ReadLog()))
+    return False
+
+
+def _documents(path: Path, log: ReadLog) -> Iterator[Document]:
+    for file in _files(path):
+        for name, data in _xml_of(file, log):
+            try:
+                root = parse(data)
+            except UnsafeXml as exc:
+                log.problem(name, str(exc))
+                continue
+            if root.tag != _ROOT:
+                log.problem(name, f"<{root.tag[:40]}> where <{_ROOT}> was expected")
+                continue
+            day = _day(root.get("date-generated") or "")
+            for topic in root.iter("health-topic"):
+                if topic.get("language") == "English":
+                    yield from _topic(topic, day, name, log)
+
+
+def _topic(topic: Element, day: date | None, name: str, log: ReadLog) -> Iterator[Document]:
+    identity, title = topic.get("id") or "", topic.get("title") or ""
+    if not identity or not title:
+        log.problem(name, "a health topic without id or title")
+        return
+    sections = _sections(topic.findtext("full-summary") or "")
+    if not sections:
+        log.empty += 1
+        return
+    others = [text for text in (also.text for also in topic.findall("also-called")) if text]
+    if others:
+        first = sections[0]
+        sections = (Section(first.label, f"{first.text}\nAlso called: {', '.join(others)}"), *sections[1:])
+    yield Document(
+        id=identity,
+        title=title,
+        sections=sections,
+        language="en",
+        published=day,
+        url=topic.get("url") or "",
+    )
+
+
+def _day(text: str) -> date | None:
+    matched = _DAY.match(text)
+    if matched is None:
+        return None
+    try:
+        return date(int(matched[3]), int(matched[1]), int(matched[2]))
+    except ValueError:
+        return None
+
+
+class _Summary(HTMLParser):
+    """Collects the text of a summary, by its headings."""
+
+    def __init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.sections: list[Section] = []
+        self._label: list[str] = []
+        self._text: list[str] = []
+        self._in_heading = False
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag in _HEADINGS:
+            self.finish()
+            self._label, self._in_heading = [], True
+        elif tag in _LINES:
+            self._text.append("\n- " if tag == "li" else "\n")
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag in _HEADINGS:
+            self._in_heading = False
+        elif tag in _LINES:
+            self._text.append("\n")
+
+    def handle_data(self, data: str) -> None:
+        # A line end in the file is white space of its HTML.
+        (self._label if self._in_heading else self._text).append(data.replace("\n", " "))
+
+    def finish(self) -> None:
+        """End the section that is being read."""
+        text = "".join(self._text)
+        if text.strip():
+            self.sections.append(Section("".join(self._label), text))
+        self._text = []
+
+
+def _sections(summary: str) -> tuple[Section, ...]:
+    parser = _Summary()
+    parser.feed(summary)
+    parser.close()
+    parser.finish()
+    return tuple(parser.sections)
+
+
+READER = Reader(
+    kind="medlineplus",
+    about="MedlinePlus health topics: the XML file or its zip (mplus_topics_…), or a folder with it",
+    sniff=_sniff,
+    documents=_documents,
+    licence="public domain",
+)
+"""Summaries are the library's own; what a topic links to is not read."""

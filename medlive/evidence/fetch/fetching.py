@@ -1,0 +1,356 @@
+"""Fetch a corpus, or what is new of it, into a folder of its own.
+
+In the folder: `files/` (complete and checked), `parts/` (half files, for the next attempt), `fetched.json` (the
+ledger). A kill at any moment loses nothing but seconds: a file appears in `files/` in one step.
+"""
+
+import gzip
+import hashlib
+import shutil
+import tarfile
+import time
+import zipfile
+import zlib
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from io import BufferedReader, FileIO
+from pathlib import Path
+from typing import Final
+
+from medlive.clock import now
+from medlive.digest import digest_file
+from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.ledger import FetchedFile, Ledger, read_ledger, write_ledger
+from medlive.evidence.fetch.model import FetchFailed, NotPublished, RemoteFile, Selection, Source
+from medlive.evidence.fetch.parts import FOLDER as PARTS
+from medlive.evidence.fetch.parts import Part
+from medlive.evidence.fetch.pubmed_selection import Kept, select
+from medlive.evidence.files import room_for
+from medlive.integrity.lock import exclusive
+from medlive.integrity.paths import PRIVATE_FOLDER, create_below, path_below
+
+FILES: Final = "files"
+_LOCK: Final = ".fetch.lock"
+_SAVE_EVERY_S: Final = 5.0
+_ALWAYS_SAVED: Final = 1 << 20
+_LARGEST_UNPACKED: Final = 256 << 30
+_BLOCK: Final = 1 << 20
+_DAMAGE: Final = (OSError, EOFError, ValueError, zlib.error, tarfile.TarError, zipfile.BadZipFile, RuntimeError)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What a fetch would do."""
+
+    source: Source
+    folder: Path
+    selection: Selection
+    listed: int  # Files that the publisher lists
+    wanted: tuple[RemoteFile, ...]  # Those that are new or changed
+    gone: tuple[str, ...]  # Files here that the publisher lists no more
+
+    @property
+    def download_bytes(self) -> int:
+        """About how many bytes are fetched."""
+        return sum(_expected_size(self.source, file) for file in self.wanted)
+
+    @property
+    def index_bytes(self) -> int:
+        """An estimate of what the index of what is fetched takes."""
+        return int(self.download_bytes * self.source.index_share)
+
+    @property
+    def requests(self) -> int:
+        """How many requests that takes."""
+        return sum(2 if file.checksum_url else 1 for file in self.wanted)
+
+    def seconds(self, bytes_a_second: float) -> float:
+        """About how long the download takes at a rate."""
+        return self.download_bytes / bytes_a_second + self.requests * self.source.pause_s
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """What a fetch did."""
+
+    ledger: Ledger
+    fetched: int  # Files
+    fetched_bytes: int
+    unchanged: int  # Listed as changed, and the checksum is the same
+    absent: tuple[str, ...]  # Listed, and not there
+    removed: tuple[str, ...]
+    failures: tuple[str, ...]  # One sentence for each file that could not be fetched
+
+
+def make_plan(source: Source, folder: Path, selection: Selection, client: Client) -> Plan:
+    """Read the publisher's list and compare it with what is in the folder.
+
+    Raises:
+        FetchFailed: if the list cannot be read.
+        BadInput: if the folder's ledger is damaged, or of another corpus.
+    """
+    ledger = _ledger_of(source, folder, selection)
+    listed = source.layout.list_files(client, source)
+    wanted = [file for file in listed if not _is_here(ledger, file)]
+    names = {file.name for file in listed}
+    return Plan(
+        source=source,
+        folder=folder,
+        selection=selection,
+        listed=len(listed),
+        wanted=tuple(wanted),
+        gone=tuple(sorted(ledger.files.keys() - names)),
+    )
+
+
+def run_plan(plan: Plan, client: Client, tick: Callable[[int, int], None]) -> Outcome:
+    """Fetch what the plan names. A file that fails is passed over, named in the outcome, and fetched next time.
+
+    Args:
+        plan: Made just before.
+        client: Asks the source's hosts.
+        tick: Gets the bytes fetched so far and about how many there will be.
+
+    Raises:
+        DiskFull: if the disk is full; what is complete stays.
+        Locked: if another process fetches into the folder.
+    """
+    plan.folder.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with exclusive(plan.folder / _LOCK):
+        return _Fetch(plan, client, tick).run()
+
+
+def corpus_path(source: Source, folder: Path, ledger: Ledger) -> Path:
+    """Where the reader of the corpus begins: its folder of files, or its one file."""
+    if source.single:
+        return path_below(folder / FILES, next(iter(ledger.files)))
+    return folder / FILES
+
+
+class _Fetch:
+    def __init__(self, plan: Plan, client: Client, tick: Callable[[int, int], None]) -> None:
+        self._plan = plan
+        self._client = client
+        self._tick = tick
+        self._ledger = _ledger_of(plan.source, plan.folder, plan.selection)
+        self._ledger = self._ledger.model_copy(update={"complete": not plan.wanted and self._ledger.complete})
+        self._files = dict(self._ledger.files)
+        self._saved_at = 0.0
+        self._done_bytes = 0
+        self._fetched = 0
+        self._unchanged = 0
+        self._absent: list[str] = []
+        self._failures: list[str] = []
+
+    def run(self) -> Outcome:
+        try:
+            for file in self._plan.wanted:
+                self._fetch_or_note(file)
+            removed = () if self._failures else self._remove_gone()
+            self._ledger = self._ledger.model_copy(update={"complete": not self._failures, "checked_at": now()})
+        finally:
+            self._save()
+        if not self._failures:
+            shutil.rmtree(self._plan.folder / PARTS, ignore_errors=True)
+        return Outcome(
+            ledger=self._ledger,
+            fetched=self._fetched,
+            fetched_bytes=self._done_bytes,
+            unchanged=self._unchanged,
+            absent=tuple(self._absent),
+            removed=removed,
+            failures=tuple(self._failures),
+        )
+
+    def _fetch_or_note(self, file: RemoteFile) -> None:
+        try:
+            self._fetch(file)
+        except NotPublished as exc:
+            if self._plan.source.may_be_absent:
+                self._absent.append(file.name)
+            else:
+                self._failures.append(exc.message)
+        except FetchFailed as exc:
+            self._failures.append(f"{exc.message} ({exc.hint})" if exc.hint else exc.message)
+
+    def _fetch(self, file: RemoteFile) -> None:
+        checksum = self._checksum(file)
+        known = self._files.get(file.name)
+        if known is not None and checksum is not None and known.checksum == f"md5:{checksum}":
+            self._unchanged += 1
+            self._files[file.name] = known.model_copy(update={"mark": file.mark, "url": file.url})
+            return
+        part = Part(self._plan.folder, file.name)
+        published = self._download(file, part, checksum)
+        self._files[file.name] = self._keep(file, part, published, checksum)
+        self._fetched += 1
+        self._done_bytes += published.size
+        if published.size >= _ALWAYS_SAVED or time.monotonic() - self._saved_at > _SAVE_EVERY_S:
+            self._save()
+
+    def _checksum(self, file: RemoteFile) -> str | None:
+        read = self._plan.source.layout.read_checksum
+        if file.checksum_url is None or read is None:
+            return file.md5
+        return read(self._client.page(file.checksum_url), file)
+
+    def _download(self, file: RemoteFile, part: Part, checksum: str | None) -> "_Digests":
+        """Complete and check a half file; what an earlier attempt left is fetched again where it is wrong."""
+        while True:
+            resumed = self._client.download(file, part, self._plan.source.largest, self._progress)
+            digests = _digests(part)
+            problem = _problem(file, part, digests, checksum)
+            if problem is None:
+                return digests
+            part.clear()
+            if not resumed:
+                raise FetchFailed(problem, hint="it is fetched again by the next run")
+
+    def _keep(self, file: RemoteFile, part: Part, published: "_Digests", checksum: str | None) -> FetchedFile:
+        """Put the checked file, or what the selection leaves of it, into `files/`."""
+        kept, counts = published, None
+        final = f"{FILES}/{file.name}"
+        if self._plan.selection.everything:
+            _replace(self._plan.folder, part.path, final)
+        else:
+            chosen = f"{PARTS}/{file.name}.chosen"
+            with (
+                part.open() as source,
+                room_for(self._plan.folder),
+                create_below(self._plan.folder, chosen) as target,
+            ):
+                counts = self._select(file, source, target)
+            path = path_below(self._plan.folder, chosen)
+            kept = _Digests(size=path.stat().st_size, sha256=digest_file(path), md5="")
+            _replace(self._plan.folder, path, final)
+        part.clear()
+        return FetchedFile(
+            name=file.name,
+            url=file.url,
+            mark=file.mark,
+            size=published.size,
+            digest=published.sha256,
+            checksum=None if checksum is None else f"md5:{checksum}",
+            kept_size=kept.size,
+            kept_digest=kept.sha256,
+            records=counts.records if counts else None,
+            kept_records=counts.kept if counts else None,
+            damaged=counts.damaged if counts else 0,
+            fetched_at=now(),
+        )
+
+    def _select(self, file: RemoteFile, source: FileIO, target: FileIO) -> Kept:
+        update = file.name.startswith("updatefiles/")
+        try:
+            return select(source, target, self._plan.selection, update=update)
+        except FetchFailed as exc:
+            raise FetchFailed(f"{file.url}: {exc.message}") from exc
+
+    def _remove_gone(self) -> tuple[str, ...]:
+        for name in self._plan.gone:
+            with suppress(FileNotFoundError):
+                path_below(self._plan.folder, f"{FILES}/{name}").unlink()
+            self._files.pop(name, None)
+        return self._plan.gone
+
+    def _save(self) -> None:
+        files = dict(sorted(self._files.items()))
+        self._ledger = self._ledger.model_copy(update={"files": files})
+        write_ledger(self._plan.folder, self._ledger)
+        self._saved_at = time.monotonic()
+
+    def _progress(self, size: int) -> None:
+        self._tick(self._done_bytes + size, max(self._plan.download_bytes, self._done_bytes + size))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Digests:
+    size: int
+    sha256: str  # `sha256:…`
+    md5: str  # 32 hexadecimal digits
+
+
+def _ledger_of(source: Source, folder: Path, selection: Selection) -> Ledger:
+    """The folder's ledger; an empty one where nothing of this selection was fetched."""
+    ledger = read_ledger(folder) if folder.is_dir() else None
+    if ledger is not None and ledger.source != source.name:
+        raise FetchFailed(f"{folder} holds {ledger.source}, not {source.name}", hint="name another folder")
+    if ledger is None or ledger.selection != selection:
+        return Ledger(
+            source=source.name,
+            address=source.address,
+            licence=source.licence,
+            selection=selection,
+            files={} if ledger is None else _outdated(ledger.files),
+        )
+    return ledger
+
+
+def _outdated(files: dict[str, FetchedFile]) -> dict[str, FetchedFile]:
+    """Files of another selection, which are fetched again."""
+    return {name: file.model_copy(update={"mark": "", "checksum": None}) for name, file in files.items()}
+
+
+def _is_here(ledger: Ledger, file: RemoteFile) -> bool:
+    known = ledger.files.get(file.name)
+    return known is not None and (known.mark, known.url) == (file.mark, file.url)
+
+
+def _expected_size(source: Source, file: RemoteFile) -> int:
+    return source.typical_file if file.size is None else file.size.bytes
+
+
+def _digests(part: Part) -> _Digests:
+    sha256, md5 = hashlib.sha256(), hashlib.md5(usedforsecurity=False)
+    size = 0
+    with part.open() as handle:
+        while block := handle.read(_BLOCK):
+            sha256.update(block)
+            md5.update(block)
+            size += len(block)
+    return _Digests(size=size, sha256=f"sha256:{sha256.hexdigest()}", md5=md5.hexdigest())
+
+
+def _problem(file: RemoteFile, part: Part, digests: _Digests, checksum: str | None) -> str | None:
+    """What is wrong with a complete file; None for nothing."""
+    if checksum is not None:
+        if digests.md5 == checksum:
+            return None
+        return f"{file.url} has md5:{digests.md5}; the publisher's checksum is md5:{checksum}"
+    if file.size is not None and abs(digests.size - file.size.bytes) > file.size.slack:
+        return f"{file.url} has {digests.size} bytes; expected {file.size.bytes}"
+    try:
+        with part.open() as handle:
+            _read_to_end(file.name, handle)
+    except _DAMAGE as exc:
+        return f"{file.url} is damaged: {exc or type(exc).__name__}"
+    return None
+
+
+def _read_to_end(name: str, handle: FileIO) -> None:
+    """Read a whole archive, which compares the checksums within it. Raises one of `_DAMAGE`."""
+    if name.endswith(".zip"):
+        with BufferedReader(handle) as buffered, zipfile.ZipFile(buffered) as archive:
+            _check_unpacked(sum(member.file_size for member in archive.infolist()))
+            if (bad := archive.testzip()) is not None:
+                raise ValueError(f"{bad[:200]!r} in it does not have the checksum that it names")
+        return
+    with gzip.open(handle) as unpacked:
+        with tarfile.open(fileobj=unpacked, mode="r|") as archive:
+            while (member := archive.next()) is not None:
+                vars(archive)["members"] = []  # tarfile keeps every header it has seen
+                _check_unpacked(member.offset_data + member.size)
+        while unpacked.read(_BLOCK):
+            _check_unpacked(unpacked.tell())
+
+
+def _check_unpacked(size: int) -> None:
+    if size > _LARGEST_UNPACKED:
+        raise ValueError(f"it unpacks to more than {_LARGEST_UNPACKED} bytes")
+
+
+def _replace(folder: Path, new: Path, name: str) -> None:
+    target = path_below(folder, name)
+    target.parent.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    new.replace(target)

@@ -1,0 +1,201 @@
+"""How each publisher arranges its files: index pages, lists, and where checksums are.
+
+A name on a page becomes a file's name only if it has the form that the publisher gives its names.
+"""
+
+import csv
+import html
+import json
+import re
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+from urllib.parse import urlencode, urljoin
+
+from pydantic import BaseModel, ValidationError
+
+from medlive.errors import first_fault
+from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.model import FetchFailed, Layout, RemoteFile, Size, Source, read_size
+
+_PUBMED_ROW: Final = re.compile(
+    r'<a href="(pubmed\d{2}n(\d{4,5})\.xml\.gz)">[^<]*</a>\s*(\d{4}-\d\d-\d\d \d\d:\d\d)\s+([\d.]+[KMG]?)'
+)
+_MD5_LINE: Final = re.compile(r"MD5\s*\((\S+)\)\s*=\s*([0-9a-fA-F]{32})\s*")
+_BOOK: Final = re.compile(r"[0-9a-f]{2}/[0-9a-f]{2}/\w[\w.-]*_NBK\d+\.tar\.gz")
+_TOPICS: Final = re.compile(r'href="([^"]*?(mplus_topics_compressed_(\d{4}-\d\d-\d\d)\.zip))"')
+_RELEASE: Final = re.compile(r"dm_spl_release_(\w+?)\.zip")
+_LINK: Final = re.compile(r'href="([^"]*?(dm_spl_release_\w+?\.zip))"')
+_LABEL_SIZE: Final = re.compile(r"([\d.,]+\s*[KMGT]B)", re.IGNORECASE)
+_MD5: Final = re.compile(r"(?<![0-9a-fA-F])[0-9a-fA-F]{32}(?![0-9a-fA-F])")
+_TAG: Final = re.compile(r"<[^>]*>")
+_UNCLEAR_UNIT: Final = 0.1
+_IDS_A_PAGE: Final = 10_000
+
+
+def _list_pubmed(client: Client, source: Source) -> list[RemoteFile]:
+    files: list[RemoteFile] = []
+    for folder in ("baseline", "updatefiles"):
+        address = urljoin(source.address, f"{folder}/")
+        rows = _PUBMED_ROW.findall(client.page(address))
+        if not rows:
+            raise FetchFailed(
+                f"{address} lists no file such as pubmed26n0001.xml.gz; expected PubMed's index page"
+            )
+        if folder == "baseline":
+            _check_numbers(address, [int(number) for _, number, _, _ in rows])
+        for name, _, changed, size in rows:
+            url = urljoin(address, name)
+            files.append(
+                RemoteFile(
+                    name=f"{folder}/{name}",
+                    url=url,
+                    mark=f"{changed} {size}",
+                    size=read_size(size),
+                    checksum_url=f"{url}.md5",
+                )
+            )
+    return files
+
+
+def _check_numbers(address: str, numbers: list[int]) -> None:
+    missing = set(range(1, max(numbers) + 1)) - set(numbers)
+    if missing:
+        raise FetchFailed(
+            f"{address} lists {len(numbers)} files up to number {max(numbers)}; number {min(missing)} is missing",
+            hint="the publisher may be renewing the files; run the same command again later",
+        )
+
+
+def _pubmed_checksum(text: str, file: RemoteFile) -> str:
+    matched = _MD5_LINE.fullmatch(text.strip())
+    name = file.name.rpartition("/")[2]
+    if matched is None or matched[1] != name:
+        raise FetchFailed(f"{file.checksum_url}: expected MD5({name})= and 32 hexadecimal digits")
+    return matched[2].lower()
+
+
+def _list_bookshelf(client: Client, source: Source) -> list[RemoteFile]:
+    for row in csv.DictReader(client.page(source.address).splitlines()):
+        if (row.get("Accession ID") or "").strip() != source.wanted:
+            continue
+        name = (row.get("File") or "").strip()
+        if not _BOOK.fullmatch(name):
+            raise FetchFailed(
+                f"{source.address} gives {source.wanted} the file {name[:200]!r}; expected a .tar.gz"
+            )
+        url = urljoin(source.files, name)
+        length = client.size_of(url)
+        changed = next((text for title, text in row.items() if title and title.startswith("Last Updated")), "")
+        size = None if length is None else Size(length, 0)
+        return [RemoteFile(name=name, url=url, mark=f"{changed} {length}", size=size)]
+    raise FetchFailed(
+        f"{source.address} does not list {source.wanted}", hint="the book may have left the open-access subset"
+    )
+
+
+def _list_medlineplus(client: Client, source: Source) -> list[RemoteFile]:
+    links = _TOPICS.findall(client.page(source.address))
+    if not links:
+        raise FetchFailed(f"{source.address} links no file such as mplus_topics_compressed_2026-06-06.zip")
+    address, name, day = max(links, key=lambda link: str(link[2]))
+    return [RemoteFile(name=name, url=urljoin(source.address, address), mark=day)]
+
+
+def _list_dailymed(client: Client, source: Source) -> list[RemoteFile]:
+    page = html.unescape(client.page(source.address))
+    addresses = {name: address for address, name in reversed(_LINK.findall(page))}
+    files: dict[str, RemoteFile] = {}
+    for row in _release_rows(page):
+        address = addresses.get(row.name)
+        known = files.get(row.name)
+        if address is None or (known is not None and known.md5 is not None):
+            continue
+        if not row.kind.startswith(f"human_{source.wanted}_part"):
+            continue
+        size, checksum = _LABEL_SIZE.search(row.text), _MD5.search(row.text)
+        md5 = None if checksum is None else checksum[0].lower()
+        files[row.name] = RemoteFile(
+            name=row.name,
+            url=urljoin(source.address, address),
+            mark=md5 or row.text[:200],
+            size=None if size is None else read_size(size[1], share=_UNCLEAR_UNIT),
+            md5=md5,
+        )
+    if not files:
+        raise FetchFailed(f"{source.address} links no file such as dm_spl_release_human_{source.wanted}_part1.zip")
+    return list(files.values())
+
+
+class _Row(NamedTuple):
+    """What the page says of a release file: from where it names the file to where it names another."""
+
+    name: str
+    kind: str
+    text: str
+
+
+def _release_rows(page: str) -> Iterator[_Row]:
+    named = list(_RELEASE.finditer(page))
+    starts = [match for place, match in enumerate(named) if place == 0 or named[place - 1][0] != match[0]]
+    for place, match in enumerate(starts):
+        end = starts[place + 1].start() if place + 1 < len(starts) else len(page)
+        text = _TAG.sub(" ", page[match.start() : end])
+        yield _Row(name=match[0], kind=match[1], text=" ".join(text.split()))
+
+
+class _Found(BaseModel):
+    count: int
+    idlist: list[str]
+
+
+class _Answer(BaseModel):
+    esearchresult: _Found
+
+
+def _list_pmc(client: Client, source: Source) -> list[RemoteFile]:
+    """The articles of some journals: their numbers from E-utilities, their files from the PMC Cloud Service."""
+    files: list[RemoteFile] = []
+    count = 1
+    while len(files) < count:
+        query = {"db": "pmc", "term": source.wanted, "retmode": "json", "tool": "medlive"}
+        query |= {"retstart": str(len(files)), "retmax": str(_IDS_A_PAGE)}
+        text = client.page(f"{source.address}?{urlencode(query)}")
+        try:
+            found = _Answer.model_validate_json(text).esearchresult
+        except ValidationError as exc:
+            raise FetchFailed(f"{source.address} answers with no list of articles: {first_fault(exc)}") from exc
+        if not found.idlist:
+            raise FetchFailed(f"{source.address} lists {len(files)} of {found.count} articles, and no more")
+        count = found.count
+        files += [_pmc_article(source, number) for number in found.idlist]
+    return files
+
+
+def _pmc_article(source: Source, number: str) -> RemoteFile:
+    if not number.isdecimal():
+        raise FetchFailed(f"{source.address} lists {number[:40]!r}; expected the number of an article")
+    version = f"PMC{number}.1"
+    return RemoteFile(
+        name=f"{version}.xml",
+        url=urljoin(source.files, f"{version}/{version}.xml"),
+        mark="1",
+        checksum_url=urljoin(source.files, f"metadata/{version}.json"),
+    )
+
+
+def _pmc_checksum(text: str, file: RemoteFile) -> str:
+    try:
+        address = str(json.loads(text)["xml_url"])
+    except (ValueError, KeyError, TypeError) as exc:
+        raise FetchFailed(f"{file.checksum_url}: expected a JSON object with xml_url") from exc
+    matched = _MD5.search(address)
+    if matched is None:
+        raise FetchFailed(f"{file.checksum_url} names no MD5 in xml_url")
+    return matched[0].lower()
+
+
+PUBMED = Layout(_list_pubmed, _pubmed_checksum)
+BOOKSHELF = Layout(_list_bookshelf)
+MEDLINEPLUS = Layout(_list_medlineplus)
+DAILYMED = Layout(_list_dailymed)
+PMC = Layout(_list_pmc, _pmc_checksum)

@@ -1,0 +1,143 @@
+"""The nouns of fetching: a source, a file of it, what is chosen of it, and the limits that hold."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from enum import StrEnum
+from typing import TYPE_CHECKING, Final
+
+from pydantic import BaseModel, ConfigDict
+
+from medlive.errors import ServiceUnavailable
+from medlive.integrity.paths import split_name
+
+if TYPE_CHECKING:
+    from medlive.evidence.fetch.client import Client
+
+_SIZE: Final = re.compile(r"([\d.,]+)\s*([KMGT]?)(?:i?B)?", re.IGNORECASE)
+_UNITS: Final = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
+
+
+class FetchFailed(ServiceUnavailable):
+    """A publisher's file could not be fetched."""
+
+
+class NotPublished(FetchFailed):
+    """The publisher does not have this file (404, 410)."""
+
+
+class ArticleType(StrEnum):
+    """What PubMed's articles are chosen by."""
+
+    GUIDELINE = "guideline"
+    SYSTEMATIC_REVIEW = "systematic-review"
+    META_ANALYSIS = "meta-analysis"
+    REVIEW = "review"
+    TRIAL = "trial"
+
+
+class Selection(BaseModel):
+    """Which of PubMed's articles are kept; empty: all."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    types: tuple[ArticleType, ...] = ()
+    since: date | None = None  # The first day of publication
+    languages: tuple[str, ...] = ()  # As PubMed writes them: eng, chi
+
+    @property
+    def everything(self) -> bool:
+        """Whether nothing is left out."""
+        return not (self.types or self.since or self.languages)
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """A size as a page shows it."""
+
+    bytes: int
+    slack: int  # By how many bytes it may be wrong, for it is rounded
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFile:
+    """A file that a publisher offers."""
+
+    name: str  # Below the corpus's folder; safe by `split_name`
+    url: str
+    mark: str  # Changes when the publisher changes the file
+    size: Size | None = None
+    md5: str | None = None  # 32 hexadecimal digits
+    checksum_url: str | None = None  # Where the MD5 is published, if it is not known yet
+
+    def __post_init__(self) -> None:
+        split_name(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a publisher arranges its files."""
+
+    list_files: Callable[["Client", "Source"], list[RemoteFile]]
+    read_checksum: Callable[[str, RemoteFile], str] | None = None
+    """The MD5 of a file in the text at its `checksum_url`; None where checksums are listed or not published."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """A public corpus: where it is, whose it is, how large."""
+
+    name: str  # Also the corpus's name in the index
+    about: str
+    address: str  # Of the page or list that names the files
+    files: str  # What the addresses of the files begin with
+    hosts: frozenset[str]  # The publisher's; with the port where it is not the scheme's own
+    layout: Layout
+    reader: str  # The kind of corpus
+    wanted: str = ""  # Which files of the list
+    licence: str
+    checksums: str  # What the publisher gives to check files by
+    typical_bytes: int  # Of the whole, as last known
+    typical_file: int  # Of one file
+    index_share: float  # Estimated bytes of the index for each byte downloaded
+    largest: int  # No file is larger
+    single: bool = False  # One file, which is the corpus itself
+    may_be_absent: bool = False  # Whether a listed file that is not there is passed over
+    pause_s: float = 0.5  # Between two requests to a host
+    recommended: Selection | None = None  # What `--recommended` takes of it; None: it is not in it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FetchSettings:
+    """Limits and manners."""
+
+    contact: str | None  # The operator's e-mail or web address, for the User-Agent
+    attempts: int = 5  # In a row without a new byte
+    backoff_s: float = 2.0  # The first wait; it doubles
+    longest_wait_s: float = 600.0  # A longer Retry-After ends the command
+    stall_s: float = 60.0  # Without a byte
+    file_s: float = 12 * 3600.0  # For one file
+    pause_s: float | None = None  # None for the source's own
+
+
+def read_size(text: str, *, share: float = 0.0) -> Size | None:
+    """Read a size such as `19M` or `2.27GB`; None for text that is none.
+
+    Args:
+        text: What the page shows.
+        share: The part of the size by which it may be wrong beside its rounding: a page that does not say whether
+            its kilobyte has 1,000 or 1,024 bytes may be wrong by a tenth.
+    """
+    matched = _SIZE.fullmatch(text.strip())
+    if matched is None:
+        return None
+    digits = matched[1].replace(",", "")
+    try:
+        number = float(digits)
+    except ValueError:
+        return None
+    unit = _UNITS[matched[2].upper()]
+    last_place = unit / 10 ** len(digits.partition(".")[2])
+    slack = 0 if unit == 1 else int(last_place + number * unit * share) + 1
+    return Size(int(number * unit), slack)

@@ -1,0 +1,111 @@
+"""Keep the chosen articles of a PubMed file, and whatever later files need to stay right.
+
+Kept besides the chosen ones: notices of retraction and concern, and deletions. In an update file, an article that
+is not chosen becomes a deletion of its number: an earlier version of it may have been chosen.
+"""
+
+import gzip
+import re
+from dataclasses import dataclass
+from datetime import date
+from io import BufferedIOBase, FileIO
+from typing import Final, cast
+from xml.etree.ElementTree import ParseError
+
+from medlive.evidence.corpora.parsing.frames import Frame, Unreadable, frames
+from medlive.evidence.corpora.pubmed import PMID, parse_record, publication_day
+from medlive.evidence.fetch.model import ArticleType, FetchFailed, Selection
+
+_TYPE: Final = re.compile(rb"<PublicationType(?:\s[^>]*)?>\s*([^<]*?)\s*</PublicationType>")
+_LANGUAGE: Final = re.compile(rb"<Language>\s*([a-z]{3})\s*</Language>")
+_NOTICES: Final = (b"RetractionOf", b"ExpressionOfConcernFor")
+_NAMES: Final = {
+    ArticleType.GUIDELINE: ("Guideline", "Practice Guideline", "Consensus Development Conference"),
+    ArticleType.SYSTEMATIC_REVIEW: ("Systematic Review",),
+    ArticleType.META_ANALYSIS: ("Meta-Analysis", "Network Meta-Analysis"),
+    ArticleType.REVIEW: ("Review", "Scoping Review"),
+    ArticleType.TRIAL: ("Clinical Trial", "Randomized Controlled Trial", "Controlled Clinical Trial"),
+}
+"""PubMed's own publication types; followed by a comma ("Clinical Trial, Phase III") as well, but for animals'."""
+
+_HEAD: Final = b'<?xml version="1.0" encoding="utf-8"?>\n<PubmedArticleSet>\n'
+_TAIL: Final = b"</PubmedArticleSet>\n"
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What a selection left of a file."""
+
+    records: int  # In the published file
+    kept: int  # Articles that were chosen, and notices
+    damaged: int  # Places that could not be read, and were left out
+
+
+def select(source: FileIO, target: FileIO, selection: Selection, *, update: bool) -> Kept:
+    """Write the chosen records of a PubMed file; the same input gives the same bytes.
+
+    Args:
+        source: The file as it is published, compressed.
+        target: Gets the chosen records, compressed.
+        selection: What is chosen.
+        update: Whether it is an update file, whose records replace earlier ones.
+
+    Raises:
+        FetchFailed: if the file is not a readable PubMed file.
+    """
+    names = _type_names(selection)
+    records, kept, damaged = 0, 0, 0
+    dropped: dict[bytes, bytes] = {}  # Number of an article → its PMID element
+    with gzip.open(source) as unpacked, gzip.GzipFile("", "wb", 6, target, mtime=0) as packed:
+        packed.write(_HEAD)
+        try:
+            for frame in frames(cast("BufferedIOBase", unpacked)):
+                if not frame.kind:
+                    damaged += 1
+                    continue
+                records += frame.kind != "DeleteCitation"
+                identity = PMID.search(frame.data)
+                if _is_kept(frame, names, selection):
+                    packed.write(frame.data + b"\n")
+                    kept += frame.kind != "DeleteCitation"
+                    if identity is not None:
+                        dropped.pop(identity[2], None)
+                elif identity is not None and (update or int(identity[1] or 1) > 1):
+                    dropped[identity[2]] = identity[0]
+        except Unreadable as exc:
+            raise FetchFailed(str(exc)) from exc
+        for element in dropped.values():
+            packed.write(b"<DeleteCitation>" + element + b"</DeleteCitation>\n")
+        packed.write(_TAIL)
+    return Kept(records, kept, damaged)
+
+
+def _is_kept(frame: Frame, names: frozenset[str], selection: Selection) -> bool:
+    if frame.kind == "DeleteCitation" or any(notice in frame.data for notice in _NOTICES):
+        return True
+    if names and not any(_is_named(kind, names) for kind in _values(_TYPE, frame.data)):
+        return False
+    if selection.languages and not set(selection.languages) & set(_values(_LANGUAGE, frame.data)):
+        return False
+    return selection.since is None or _is_since(frame.data, selection.since)
+
+
+def _is_since(data: bytes, since: date) -> bool:
+    try:
+        day = publication_day(parse_record(data))
+    except ParseError:
+        return True  # The reader of the corpus reports it.
+    return day is None or day >= since
+
+
+def _values(pattern: re.Pattern[bytes], data: bytes) -> list[str]:
+    return [value.decode("utf-8", "replace") for value in pattern.findall(data)]
+
+
+def _is_named(kind: str, names: frozenset[str]) -> bool:
+    name, _, rest = kind.partition(",")
+    return name in names and rest.strip() != "Veterinary"
+
+
+def _type_names(selection: Selection) -> frozenset[str]:
+    return frozenset(name for kind in selection.types for name in _NAMES[kind])

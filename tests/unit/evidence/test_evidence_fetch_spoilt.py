@@ -1,0 +1,296 @@
+"""Publishers that cut, lie, move, stall or send something else: clear errors, nothing lost, nothing invented."""
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from medlive.errors import BadInput, ConfigError, DiskFull, MedliveError, UsageError
+from medlive.evidence.fetch.client import Client
+from medlive.evidence.fetch.fetching import make_plan, run_plan
+from medlive.evidence.fetch.model import (
+    FetchFailed,
+)
+from medlive.evidence.fetch.registry import SOURCES, find_source
+from medlive.integrity.paths import UnsafePath
+from tests.support.fetching_corpora import (
+    ALL,
+    FIRST,
+    LIMITS,
+    SECOND,
+    fetch,
+    held_files,
+    put_two,
+    source_at,
+)
+from tests.support.publishers import (
+    Article,
+    Publisher,
+    Spoilt,
+    label_xml,
+    pubmed_file,
+    put_article,
+    put_book,
+    put_dailymed,
+    put_medlineplus,
+    serve_publisher,
+)
+
+
+@pytest.fixture
+def publisher() -> Iterator[Publisher]:
+    with serve_publisher() as published:
+        yield published
+
+
+def test_a_cut_download_goes_on_where_it_ended(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    path = f"/pubmed/baseline/{FIRST}"
+    publisher.spoilt[path] = Spoilt(cut_after=1000, times=2)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path)
+    assert outcome.failures == ()
+    assert held_files(tmp_path) == files
+    assert [asked for place, asked in publisher.ranges if place == path] == ["bytes=1000-", "bytes=2000-"]
+
+
+def test_a_host_without_ranges_is_asked_for_the_whole_again(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(cut_after=1000, times=1, no_ranges=True)
+    assert fetch(source_at(publisher, "pubmed"), tmp_path).failures == ()
+    assert held_files(tmp_path) == files
+
+
+def test_a_half_of_a_file_that_has_changed_is_never_gone_on_with(publisher: Publisher, tmp_path: Path) -> None:
+    path = put_book(publisher, "NBK430685", "Old words about aspirin.")
+    new = publisher.files[path]
+    source = source_at(publisher, "statpearls")
+    with Client(replace(LIMITS, attempts=1), source.hosts, 0.0) as client:
+        plan = make_plan(source, tmp_path, ALL, client)
+        # The host has other bytes of the same size, of which half comes; then it has those of the list.
+        publisher.files[path] = bytes(reversed(new[2:])) + new[:2]
+        publisher.files[path] = new[:2] + publisher.files[path][2:]
+        publisher.spoilt[path] = Spoilt(cut_after=100, times=1)
+        publisher.after[path] = new
+        assert run_plan(plan, client, lambda done, total: None).failures == ()
+    assert list(held_files(tmp_path).values()) == [new]
+    assert publisher.count(path) == 3  # HEAD, the half, and the whole
+
+
+BROKEN = {
+    "another size than listed": (Spoilt(body=pubmed_file([Article(1)])), "list about"),
+    "HTML": (Spoilt(body=b"<!DOCTYPE html><html>Please log in</html>", chunked=True), "HTML page"),
+    "not gzip": (Spoilt(body=b"PK\x03\x04 something", chunked=True), "does not begin as a .gz file"),
+    "truncated": (Spoilt(body=pubmed_file([Article(n) for n in range(1, 400)])[:-9], chunked=True), "checksum"),
+    "endless": (Spoilt(endless=True), "sent more than"),
+    "missing": (Spoilt(status=404), "does not exist"),
+    "forbidden": (Spoilt(status=403), "status 403"),
+    "down": (Spoilt(status=503), "status 503 (3 attempts)"),
+    "asks to wait": (Spoilt(status=429, headers={"Retry-After": "3600"}), "asks to wait 3600 s"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_file_is_named_and_costs_no_other(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    files = put_two(publisher)
+    spoilt, words = BROKEN[name]
+    path = f"/pubmed/baseline/{FIRST}"
+    publisher.spoilt[path] = replace(spoilt)
+    source = replace(source_at(publisher, "pubmed"), largest=2_000_000)
+    outcome = fetch(source, tmp_path)
+    assert len(outcome.failures) == 1
+    assert words in outcome.failures[0]
+    assert path in outcome.failures[0]
+    assert list(held_files(tmp_path)) == [f"updatefiles/{SECOND}"]
+    assert not outcome.ledger.complete
+    publisher.spoilt.clear()
+    mended = fetch(source, tmp_path)
+    assert (mended.failures, mended.ledger.complete, held_files(tmp_path)) == ((), True, files)
+
+
+def test_the_checksum_decides_where_the_size_is_right(publisher: Publisher, tmp_path: Path) -> None:
+    put_two(publisher)
+    path = f"/pubmed/baseline/{FIRST}"
+    data = bytearray(publisher.files[path])
+    data[200] ^= 1
+    publisher.files[path] = bytes(data)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path)
+    assert "the publisher's checksum is md5:" in outcome.failures[0]
+    assert f"baseline/{FIRST}" not in held_files(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["statpearls", "medlineplus"])
+def test_an_archive_without_a_checksum_must_read_to_its_end(
+    publisher: Publisher, tmp_path: Path, name: str
+) -> None:
+    path = put_book(publisher, "NBK430685", "Aspirin. " * 900)
+    if name == "medlineplus":
+        path = put_medlineplus(publisher, "2026-10-05")
+    data = bytearray(publisher.files[path])
+    data[len(data) // 2] ^= 0xFF
+    publisher.files[path] = bytes(data)
+    outcome = fetch(source_at(publisher, name), tmp_path)
+    assert "is damaged" in outcome.failures[0]
+    assert not (tmp_path / "files").exists()
+
+
+def test_redirects_stay_with_the_publisher(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    path = f"/pubmed/baseline/{FIRST}"
+    publisher.files["/moved"] = publisher.files[path]
+    publisher.spoilt[path] = Spoilt(status=301, headers={"Location": "/moved"})
+    assert fetch(source_at(publisher, "pubmed"), tmp_path / "same").failures == ()
+    assert held_files(tmp_path / "same") == files
+    with serve_publisher() as foreign:
+        foreign.files["/moved"] = publisher.files[path]
+        publisher.spoilt[path] = Spoilt(status=302, headers={"Location": f"{foreign.url}/moved"})
+        outcome = fetch(source_at(publisher, "pubmed"), tmp_path / "other")
+        assert "redirects to" in outcome.failures[0]
+        assert foreign.asked == []
+    publisher.spoilt[path] = Spoilt(status=301, headers={"Location": path})
+    assert "redirects" in fetch(source_at(publisher, "pubmed"), tmp_path / "loop").failures[0]
+
+
+def test_retry_after_is_obeyed(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(status=429, headers={"Retry-After": "0"}, times=2)
+    assert fetch(source_at(publisher, "pubmed"), tmp_path).failures == ()
+    assert held_files(tmp_path) == files
+
+
+LISTS = {
+    "HTML error": ("pubmed", "/pubmed/baseline/", b"<html>Sorry</html>", "expected PubMed's index page"),
+    "a gap": (
+        "pubmed",
+        "/pubmed/baseline/",
+        f'<a href="{SECOND}">x</a> 2026-10-05 18:08  9K'.encode(),
+        "number 1 is missing",
+    ),
+    "not the book": ("statpearls", "/books/file_list.csv", b"<html>Sorry</html>", "does not list NBK430685"),
+    "a climbing name": (
+        "statpearls",
+        "/books/file_list.csv",
+        b"File,Title,Accession ID\n../../x_NBK430685.tar.gz,x,NBK430685\n",
+        "expected a .tar.gz",
+    ),
+    "no topics": ("medlineplus", "/medlineplus/xml.html", b"<html></html>", "links no file"),
+    "no labels": ("dailymed-rx", "/dailymed/spl-resources-all-drug-labels.cfm", b"<html></html>", "links no file"),
+}
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_a_list_that_cannot_be_read_removes_nothing(publisher: Publisher, tmp_path: Path, name: str) -> None:
+    corpus, path, page, words = LISTS[name]
+    put_two(publisher)
+    put_book(publisher, "NBK430685", "Aspirin.")
+    put_medlineplus(publisher, "2026-10-05")
+    put_dailymed(publisher, "rx", {"aa11": label_xml("aa11")})
+    source = source_at(publisher, corpus)
+    fetch(source, tmp_path)
+    before = held_files(tmp_path)
+    publisher.files[path] = page
+    with pytest.raises(FetchFailed, match=words):
+        fetch(source, tmp_path)
+    assert held_files(tmp_path) == before != {}
+
+
+def test_an_answer_that_is_no_list_of_articles_is_an_error(publisher: Publisher, tmp_path: Path) -> None:
+    source = source_at(publisher, "pmc-chinese")
+    publisher.spoilt["/pmc/esearch.fcgi"] = Spoilt(status=200, times=0)
+    with pytest.raises(FetchFailed, match="lists 0 of 0 articles"):
+        fetch(source, tmp_path)
+
+
+def test_an_article_that_was_withdrawn_since_is_passed_over(publisher: Publisher, tmp_path: Path) -> None:
+    gone = put_article(publisher, 500, "x")
+    put_article(publisher, 501, "肺癌患者术后应当定期复查胸部。")
+    publisher.spoilt[gone] = Spoilt(status=404)
+    outcome = fetch(source_at(publisher, "pmc-chinese"), tmp_path)
+    assert (outcome.absent, outcome.failures, list(held_files(tmp_path))) == (
+        ("PMC500.1.xml",),
+        (),
+        ["PMC501.1.xml"],
+    )
+
+
+def test_files_are_private_and_a_link_in_the_way_is_not_followed(publisher: Publisher, tmp_path: Path) -> None:
+    put_two(publisher)
+    source = source_at(publisher, "pubmed")
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    folder = tmp_path / "pubmed"
+    (folder / "parts").mkdir(parents=True)
+    (folder / "parts" / "baseline").symlink_to(outside)
+    with pytest.raises(UnsafePath):
+        fetch(source, folder)
+    assert list(outside.iterdir()) == []
+    (folder / "parts" / "baseline").unlink()
+    fetch(source, folder)
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in (folder / "files").rglob("*.gz")}
+    assert modes == {0o600}
+    assert stat.S_IMODE((folder / "fetched.json").stat().st_mode) == 0o600
+
+
+def test_a_disk_without_room_is_said_before_the_download(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_two(publisher)
+    real = os.statvfs(tmp_path)
+    full = os.statvfs_result((*tuple(real)[:4], 0, *tuple(real)[5:10]))
+    monkeypatch.setattr(os, "statvfs", lambda path: full)
+    with pytest.raises(DiskFull, match="bytes free"):
+        fetch(source_at(publisher, "pubmed"), tmp_path / "pubmed")
+
+
+def test_a_damaged_ledger_and_another_corpus_are_errors(publisher: Publisher, tmp_path: Path) -> None:
+    put_two(publisher)
+    put_medlineplus(publisher, "2026-10-05")
+    fetch(source_at(publisher, "pubmed"), tmp_path)
+    with pytest.raises(MedliveError, match="holds pubmed, not medlineplus"):
+        fetch(source_at(publisher, "medlineplus"), tmp_path)
+    (tmp_path / "fetched.json").write_text("{")
+    with pytest.raises(BadInput, match="not a valid ledger"):
+        fetch(source_at(publisher, "pubmed"), tmp_path)
+
+
+def test_real_hosts_need_a_contact_and_names_must_be_known() -> None:
+    for source in SOURCES:
+        with pytest.raises(ConfigError, match="contact"):
+            Client(LIMITS, source.hosts, 0.0)
+    with pytest.raises(UsageError, match="not a corpus that medlive fetches"):
+        find_source("pubmeed")
+    with pytest.raises(UsageError, match="expected an http"):
+        find_source("pubmed", "ftp://ftp.ncbi.nlm.nih.gov/pubmed/")
+
+
+def test_a_host_that_goes_silent_is_asked_for_the_rest(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    publisher.spoilt[f"/pubmed/baseline/{FIRST}"] = Spoilt(hold_after=2000, times=1)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, stall_s=0.3))
+    assert outcome.failures == ()
+    assert held_files(tmp_path) == files
+
+
+def test_a_file_has_a_limit_of_time_and_its_bytes_are_kept(publisher: Publisher, tmp_path: Path) -> None:
+    files = put_two(publisher)
+    outcome = fetch(source_at(publisher, "pubmed"), tmp_path, limits=replace(LIMITS, file_s=0.0))
+    assert all("took more than 0 s" in failure for failure in outcome.failures)
+    assert len(outcome.failures) == 2
+    kept = (tmp_path / "parts/baseline" / FIRST).read_bytes()
+    assert kept
+    assert files[f"baseline/{FIRST}"].startswith(kept)
+
+
+def test_a_list_without_end_and_a_length_beyond_reason_are_left(
+    publisher: Publisher, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_two(publisher)
+    source = source_at(publisher, "pubmed")
+    outcome = fetch(replace(source, largest=100), tmp_path)
+    assert all("expected at most 100" in failure for failure in outcome.failures)
+    monkeypatch.setattr("medlive.evidence.fetch.client.LARGEST_PAGE", 100_000)
+    publisher.spoilt["/pubmed/baseline/"] = Spoilt(endless=True)
+    with pytest.raises(FetchFailed, match="expected a list of files"):
+        fetch(source, tmp_path)
