@@ -23,7 +23,7 @@ _REACH = 40
 _REGION = rf"(?:{alternatives(_CITIES)}|{one_of('chinese', 'provinces')}|国外|境外|外省|外地|疫区)[省市]?"
 _JOIN = r"(?:[、,，/和及与或]|或者|或是|以及|还有|等)"
 _LISTED = rf"(?:(?:{_REGION}{_JOIN}{{0,2}}){{0,6}}$)"
-_DENIED = r"(?<!不是)(?<!并非)(?:有没有|有无|没有|沒有|从没|从未|未曾|不曾|[未没沒无]|否认)"
+_DENIED = r"(?<!不是)(?<!并非)(?:有没有|有无|没有|沒有|从没|从未|未曾|不曾|[未没沒无]|(?<![不没有未])否认)"
 _ASKED = r"(?:是否|有否|可曾|是不是)"
 _WHEN = r"(?:有|曾经?|近期|最近|直接|间接|接触史|任何){0,3}"
 _VISITED = r"(?:去过|到过|来过|途经过?|接触过?到?(?:去过|到过|从|来自)?)"
@@ -48,10 +48,9 @@ _NOT_THERE = re.compile(
     r"|市?(?:之前|以前|之后|以后|前|后|的?时|就(?!要|应|需|得|必须|会)|回(?!来的|乡的)|这边)"
     rf"|市?(?:返回|归来|回来|过来|回乡|返乡|出来|来)的?(?:{_KIN})"
 )
+_LIVES_THERE = re.compile(r"[我咱俺][们就也家]{0,3}[在住是]那")
 _STOPS = re.compile(rf"{_AND_MORE}(?:疫区|$|[\s，,。；;！!？?吗])")
-_CONTACT = re.compile(
-    r"[^，,。；;！!？?\n]{0,14}?(?:接触|旅居史|旅行史|居住史|流行病学史|疫区史|外来人员|人员|回来的|来的人|的人)"
-)
+_CONTACT = re.compile(r"[^，,。；;！!？?\n]{0,14}?(?:接触|旅居史|旅行史|居住史|流行病学史|疫区史|人员|的人)")
 _ASKS = re.compile(rf"{_AND_MORE}(?:吗|么(?!办)|嘛|没有?(?=$|[\s，,。？?]))")
 _ASKS_HISTORY = re.compile(
     r"[^，,。；;！!？?\n]{0,10}?(?:接触史|旅居史|旅行史|居住史|的?接触)[^，,。；;！!？?\n]{0,6}?(?:吗|么(?!办)|嘛|没有?(?=$|[\s，,。？?]))"
@@ -67,6 +66,7 @@ _EPIDEMIC = re.compile(r"市?的?(?:新冠|新型冠状病毒)?(?:肺炎)?疫情
 _CASES_REPORTED = re.compile(r"市?[及和]其?周边地区[^。；;\n]{0,20}(?:病例报告|报告病例)")
 
 _OWN = re.compile(r"我|俺|咱|本人|自己|老公|老婆|[爸妈]|一起|一同|同行|随同")
+_OWN_PEOPLE = re.compile(r"一起|一同|同行|随同|[是我家]$|[是我家]从$|[作身]为|属于")
 _CAME_FROM_THERE = re.compile(r"回来|返回|离开|之后|以后|后来|[再除]|出生|老家")
 _THEIR_HOME = re.compile(rf"(?:[我咱俺]们?|这边|这里|本地|当地|老家|家乡|目前|所|(?<!现)在|[住是从])的?{_LISTED}")
 
@@ -90,7 +90,7 @@ def is_general(text: str, start: int, end: int) -> bool:
     before = _SENTENCE_END.split(text[max(0, start - _REACH) : start])[-1]
     clause = _CLAUSE_END.split(before)[-1]
     after = text[end : end + _REACH]
-    if _NOT_THERE.match(after):
+    if _NOT_THERE.match(after) or _LIVES_THERE.search(after):
         return False
     return (
         _is_denied(before, clause, after)
@@ -131,9 +131,6 @@ def _is_of_others(before: str, clause: str, after: str) -> bool:
         return False
     sentence = _SENTENCE_END.split(after)[0]
     return _AMONG.search(clause) is not None or _is_rule(before, sentence)
-
-
-_OWN_PEOPLE = re.compile(r"一起|一同|同行|随同|[是我家]$|[是我家]从$|[作身]为|属于")
 
 
 def _is_rule(before: str, sentence: str) -> bool:

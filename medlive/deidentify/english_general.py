@@ -65,12 +65,12 @@ _EPIDEMIC_AFTER = re.compile(
     r"(?:'s)? (?:corona ?virus|outbreak|epidemic|strain|pneumonia|virus|seafood market|wet market)(?![a-z])"
 )
 _OWN = re.compile(r"(?<![a-z])(?:i|i'm|im|i've|ive|we|we're|my|our|me|us|here)(?![a-z])")
-_ONE_OF_THEM = re.compile(
-    r"(?<![a-z])(?:one of|among|as|i am|i'm|im|am|we are|we're|were|my|our|us|like (?:me|us))(?![a-z])"
+_LIVES_THERE = re.compile(
+    r"(?<![a-z])(?:live|lives|living|work|works|stay|grew up|born|are|am) (?:t?here)(?![a-z])"
 )
 _NOT_THERE = re.compile(
-    r",? ?(?:since|until|till|before|again|anymore|any more|long|for|yet|where|general|hospital|this|last|when"
-    r"|to see|and back|because|as|but(?! not))(?![a-z])"
+    r",? ?(?:since|until|till|before|again|anymore|any more|long|for|yet|where|general|hospital|clinic|infirmary"
+    r"|this|last|when|to see|and back|because|as|but(?! not))(?![a-z])"
 )
 
 
@@ -83,13 +83,14 @@ def is_general(lower: str, start: int, end: int) -> bool:
     """Whether the city at these offsets stands in a question, a denial or a general statement, or is others'."""
     before = _SENTENCE_END.split(lower[max(0, start - _REACH) : start])[-1].replace("\u2019", "'")
     after = _SENTENCE_END.split(lower[end : end + _REACH])[0]
+    if _LIVES_THERE.search(lower, end, end + _REACH):
+        return False
     if any(cue.search(before) for cue in (_ASKED, _DENIED, _NO_HISTORY)):
         return _NOT_THERE.match(after) is None
     if _CONTACT.search(before):
         return True
-    if _PEOPLE.search(before):
-        return not _ONE_OF_THEM.search(before)
     if _OWN.search(before) or _OWN.search(after):
         return False
-    cues = (_IF.search(before), _EPIDEMIC_BEFORE.search(before), _EPIDEMIC_AFTER.match(after))
-    return any(cues)
+    if _IF.search(before):
+        return _NOT_THERE.match(after) is None
+    return any((_PEOPLE.search(before), _EPIDEMIC_BEFORE.search(before), _EPIDEMIC_AFTER.match(after)))

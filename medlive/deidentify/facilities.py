@@ -33,7 +33,7 @@ _SOURCE_BEFORE = re.compile(
 )
 _SENTENCE_START = re.compile(r"(?:^|[.!?:;\n)\"][ \t]*)$")
 _ENDING_OF_A_COMMON_WORD = re.compile(
-    r"(?:ing|ed|ly|est|ive|ous|ary|able|ible|tion|sion|ness|ment|less|ful|ology|ship)$"
+    r"(?:ing|ed|ly|est|ive|ous|ary|able|ible|tion|sion|ness|ment|less|ful|ology|ship|-care|-volume)$"
 )
 
 
@@ -78,26 +78,26 @@ def _is_source(lower: str, start: int) -> bool:
 
 def _in_any_letters(view: View) -> Candidates:
     """Find names in small or odd letters: malviya hospital, MAlviya hospital, Apollo hospitals."""
-    text, lower = view.text, view.lower
+    lower = view.lower
     for match in _SMALL_FACILITY.finditer(lower):
         before = _WORDS_BEFORE.search(lower, max(0, match.start() - 50), match.start())
         if before is None:
             continue
-        start = _start_of_name(text, before)
+        start = _start_of_name(view, before)
         if start < match.start() and not _is_source(lower, start):
             yield IdentifierKind.PLACE, start, match.end()
 
 
-def _start_of_name(text: str, before: re.Match[str]) -> int:
+def _start_of_name(view: View, before: re.Match[str]) -> int:
     """Return where the name before a facility's word starts, or the end of the words if they hold none."""
-    lower = text.lower()
+    lower = view.lower
     end = before.end()
     listed = unlisted = first = end
     for word in reversed(list(_WORD.finditer(lower, before.start(), end))):
         plain = word.group().removesuffix("'s")
         if plain in _NEVER_IN_NAME or plain in _COMMON:
             break
-        if _is_name(text, word.start(), plain):
+        if _is_name(view.text, word.start(), plain):
             listed = unlisted = word.start()
         elif _may_be_name(plain):
             unlisted = word.start()
