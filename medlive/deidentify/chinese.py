@@ -5,6 +5,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from functools import partial
 
+from medlive.deidentify.chinese_general import is_general, is_in_medical_name
 from medlive.deidentify.identifiers import View, alternatives, characters, one_of, word_list
 
 _any = partial(one_of, "chinese")
@@ -73,8 +74,8 @@ _HOSPITAL = re.compile(rf"(?:{_any('hospitals')})(?:[一二三]?医院)?")
 _FUNCTION = "[的在去到和及与是有了看做我你他她您说这那个就都没来回从往住所以后给被把对于还也又再能要]"
 _WIDE_AREA = "[病疫灾辖郊城山库矿流行风险危重中高低]"
 _CITY = re.compile(
-    rf"(?:{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_AMBIGUOUS_CITIES})|(?:{_AMBIGUOUS_CITIES})(?=市))市?(?!肺炎|病毒|型"
-    r"|话|菜|瓜|西丁|新碱|瑞滨|碱|花碱|地辛|西汀)"
+    rf"(?P<city>{_SURE_CITIES}|(?<=[在住到去回从省自])(?:{_AMBIGUOUS_CITIES})|(?:{_AMBIGUOUS_CITIES})(?=市))市?"
+    r"(?!肺炎|病毒|型|话|菜|瓜)"
     rf"(?:(?:(?!{_FUNCTION}|{_WIDE_AREA})[\u4e00-\u9fff]){{2,3}}?[区县](?!域))?"
 )
 _BRIEF_HOSPITAL = re.compile(
@@ -286,13 +287,46 @@ def _start_of_estate(text: str, end: int) -> int:
 
 
 def _named_places(view: View) -> Iterator[tuple[int, int]]:
-    """Find named hospitals and places finer than a province."""
+    """Find named hospitals and places finer than a province, but for cities that name nobody."""
     lower = view.lower
+    hospitals = list(_hospitals(lower))
+    yield from hospitals
+    own = {lower[start:end] for start, end in hospitals}
+    general: list[re.Match[str]] = []
+    kept: list[tuple[int, int]] = []
+    for match in _CITY.finditer(lower):
+        if is_in_medical_name(lower, *match.span("city")):
+            kept.append(match.span())
+        elif is_general(lower, *match.span("city")):
+            general.append(match)
+        else:
+            own.add(match["city"])
+            yield match.span()
+    # Where the patient has been to a city, every other mention of it in the text gives it away.
+    own_places = "\n".join(own)
+    for match in general:
+        if match["city"] in own_places:
+            yield match.span()
+        else:
+            kept.append(match.span())
+    kept.sort()
+    for start, end in _counties(lower):
+        before = bisect_left(kept, (end, 0)) - 1
+        if before < 0 or kept[before][1] <= start:
+            yield start, end
+
+
+def _hospitals(lower: str) -> Iterator[tuple[int, int]]:
+    """Find named hospitals."""
     regions = [match.start() for match in _REGION.finditer(lower)]
     for at in (match.start() for match in _HOSPITAL_END.finditer(lower)):
         yield from _named_hospital(lower, at, regions[bisect_left(regions, at - 18) : bisect_left(regions, at)])
-    for pattern in (_BRIEF_HOSPITAL, _HOSPITAL, _CITY):
+    for pattern in (_BRIEF_HOSPITAL, _HOSPITAL):
         yield from (match.span() for match in pattern.finditer(lower))
+
+
+def _counties(lower: str) -> Iterator[tuple[int, int]]:
+    """Find counties, districts and numbered roads."""
     for match in _COUNTY.finditer(lower):
         area, county = match["area"], match["county"]
         if not (area and _NOT_AREA.search(area[:-1])) and not (county and _NOT_COUNTY.search(county)):

@@ -6,6 +6,8 @@ A capital letter alone does not make a name, so that eponyms, drugs and genes st
 import re
 from functools import partial
 
+from medlive.deidentify.english_general import is_general, is_in_medical_name
+from medlive.deidentify.facilities import facilities
 from medlive.deidentify.identifiers import (
     Candidates,
     IdentifierKind,
@@ -77,13 +79,6 @@ _GREETING = re.compile(
 _AFTER_GREETING = re.compile(r"\s?(?:[,!.:;\n]|$| and | for | i | - )")
 _HERE = re.compile(r"(?:^|[\n.!,] ?|\b(?:hi|hello|hey),? )(?P<who>[a-z]+) here\b")
 
-_FACILITY = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
-_BEFORE_FACILITY = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
-_GENERIC_FACILITY = word_list("english", "generic facility words")
-_SOURCE_BEFORE = re.compile(
-    r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ "
-    r",]*(?:the |from |by |at |of )*$"
-)
 _STATES = (
     "A[LKZR]|C[AOT]|DE|FL|GA|HI|I[DLNA]|K[SY]|LA|M[EDAINSOT]|N[EVHJMYCD]|O[HKR]|PA|RI|S[CD]|T[NX]|UT|V[TA]|W[AVIY]"
 )
@@ -311,27 +306,8 @@ def english_names(view: View) -> Candidates:
         yield from rule(view)
 
 
-def _facilities(view: View) -> Candidates:
-    text, lower = view.text, view.lower
-    for match in _FACILITY.finditer(lower):
-        if not text[match.start()].isupper():
-            continue
-        before = _BEFORE_FACILITY.search(text, max(0, match.start() - 60), match.start())
-        if before is None:
-            continue
-        words = before.group().split()
-        start = before.start()
-        while words and words[0].lower() in _GENERIC_FACILITY:
-            start = text.index(words[0], start) + len(words[0]) + 1
-            words = words[1:]
-        if any(
-            w.lower().strip(".") not in _GENERIC_FACILITY and w.lower() not in _NOT_NAMES for w in words
-        ) and not _SOURCE_BEFORE.search(lower, max(0, start - 24), start):
-            yield IdentifierKind.PLACE, start, match.end()
-
-
 def _capitals(view: View) -> Candidates:
-    """Find full names and cities by their capital letters."""
+    """Find full names by their capital letters."""
     for match in _CAPITAL.finditer(view.text):
         if match.group().lower() in _GIVEN:  # a listed given name before a listed surname
             at, end = match.start(), _name_end(view, match.start())
@@ -339,14 +315,11 @@ def _capitals(view: View) -> Candidates:
             after = view.lower[end : end + 16].lstrip("'s ").split(" ")[0]
             if len(words) > 1 and words[-1] in _SURNAMES and after not in _AFTER_NAME:
                 yield IdentifierKind.NAME, at, end
-    for match in _CITY.finditer(view.text):
-        if not _NOT_CITY_AFTER.match(view.lower, match.end()):
-            yield IdentifierKind.PLACE, *match.span()
 
 
 def _towns(view: View) -> Candidates:
-    """Find towns before a state, and towns in lower case after a preposition."""
-    text, lower = view.text, view.lower
+    """Find towns before a state."""
+    text = view.text
     for match in _STATE_AFTER.finditer(text):
         town = _TOWN_BEFORE.search(text, max(0, match.start() - 40), match.start())
         if town and town.group().split()[0].lower() not in _NOT_NAMES:
@@ -356,9 +329,27 @@ def _towns(view: View) -> Candidates:
                 town.start(),
                 match.end() if exact else town.end(),
             )
-    for match in _SMALL_CITY.finditer(lower):
-        if not _NOT_CITY_AFTER.match(lower, match.end()):
-            yield IdentifierKind.PLACE, *match.span("city")
+
+
+def _cities(view: View) -> Candidates:
+    """Find listed cities, but for those that name nobody."""
+    lower = view.lower
+    spans = [match.span() for match in _CITY.finditer(view.text)]
+    spans += [match.span("city") for match in _SMALL_CITY.finditer(lower)]
+    general: list[tuple[int, int]] = []
+    own: set[str] = set()
+    for start, end in spans:
+        if _NOT_CITY_AFTER.match(lower, end) or is_in_medical_name(lower, start, end):
+            continue
+        if is_general(lower, start, end):
+            general.append((start, end))
+        else:
+            own.add(lower[start:end])
+            yield IdentifierKind.PLACE, start, end
+    # Where the patient has been to a city, every other mention of it in the text gives it away.
+    for start, end in general:
+        if lower[start:end] in own:
+            yield IdentifierKind.PLACE, start, end
 
 
 _AFTER_STREET = re.compile(r"\s?[,#]|\s(?:apt|unit|suite|ste|in\s|near|and\b|zip)|\s?$|[.\n]")
@@ -396,8 +387,9 @@ def _is_street(view: View, match: re.Match[str]) -> bool:
 
 def english_places(view: View) -> Candidates:
     """Find named hospitals, towns, streets with a number, flats and postcodes."""
-    yield from _facilities(view)
+    yield from facilities(view)
     yield from _capitals(view)
     yield from _towns(view)
+    yield from _cities(view)
     if _DIGIT.search(view.text) or (not view.ascii and any(map(str.isdigit, view.text))):
         yield from _streets(view)

@@ -246,12 +246,16 @@ def release_hits(
 PACKAGE: Final = Path(__file__).resolve().parents[1]
 DECIDING_MODULES: Final = (
     "deidentify/chinese.py",
+    "deidentify/chinese_general.py",
     "deidentify/data/chinese.txt",
     "deidentify/data/english.txt",
     "deidentify/detect.py",
     "deidentify/english.py",
+    "deidentify/english_general.py",
+    "deidentify/facilities.py",
     "deidentify/identifiers.py",
     "deidentify/numbers.py",
+    "deidentify/spelling.py",
     "rubric/lint.py",
     "rubric/model.py",
     "snapshot/gates.py",

@@ -239,6 +239,12 @@ def test_labels_outside_their_text_are_refused(tmp_path: Path, monkeypatch: pyte
         "路3号",
         "\n",
         " \n",
+        "没有去过武汉、",
+        "跟武汉",
+        "阿莫西宁",
+        "have you been to Wuhan ",
+        "at malviya hospital ",
+        "MAlviya hospital İ ",
     ],
 )
 def test_a_long_row_of_one_piece_comes_to_its_end(piece: str) -> None:

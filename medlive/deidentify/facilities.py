@@ -1,0 +1,124 @@
+"""English hospitals with a name of their own, however their letters are written."""
+
+import re
+from functools import partial
+
+from medlive.deidentify.identifiers import Candidates, IdentifierKind, View, one_of, word_list
+
+_any = partial(one_of, "english")
+_GENERIC = word_list("english", "generic facility words")
+_COMMON = word_list("english", "common words before a hospital")
+_NOT_NAMES = word_list("english", "not names")
+_PEOPLE = word_list("english", "given names") | word_list("english", "surnames")
+_MAY_BE_WORDS = word_list("english", "surname words") | word_list("english", "given words")
+_SURE_NAMES = (_PEOPLE - _MAY_BE_WORDS) | word_list("english", "hospital names")
+
+_FACILITY = re.compile(rf"(?<![a-z]){_any('facilities')}(?![a-z])")
+_SMALL_FACILITY = re.compile(
+    r"(?<![a-z])(?:hospitals?|medical (?:center|centre|college)|infirmary|nursing home)(?![a-z])"
+)
+_CAPITALS_BEFORE = re.compile(r"(?:(?:St\.? |Saint )?(?:[A-Z][A-Za-z'.]*|of|and|the|&|for)[ ]){1,6}$")
+_SMALL_WORD = r"(?:st\.? )?[a-z][a-z'\u2019-]*"
+_WORDS_BEFORE = re.compile(rf"(?:{_SMALL_WORD} ){{1,4}}$")
+_WORD = re.compile(_SMALL_WORD)
+_AT = re.compile(
+    r"(?<![a-z])(?:at|in|from|near|visit(?:ed)?|(?:doctors?|surgeons?|staff) of"
+    r"|(?:go|goes|going|went|gone|came|taken|took|brought|rushed|sent|shifted"
+    r"|admitted|referred|moved|transferred|drove|returned|back|(?:took|take|sent|brought) [a-z]+) (?:in)?to) $"
+)
+_NEVER_IN_NAME = word_list("english", "never in a hospital's name")
+_SOURCE_BEFORE = re.compile(
+    r"(?:according to|says?|website|article|study|guidelines?|reviewed?|published|protocol|diet)[ "
+    r",]*(?:the |from |by |at |of )*$"
+)
+_SENTENCE_START = re.compile(r"(?:^|[.!?:;\n)\"][ \t]*)$")
+_ENDING_OF_A_COMMON_WORD = re.compile(
+    r"(?:ing|ed|ly|est|ive|ous|ary|able|ible|tion|sion|ness|ment|less|ful|ology|ship|-care|-volume)$"
+)
+
+
+def facilities(view: View) -> Candidates:
+    """Find hospitals with a name of their own."""
+    yield from _with_capitals(view)
+    yield from _in_any_letters(view)
+
+
+def _with_capitals(view: View) -> Candidates:
+    """Find names whose every word has a capital: Apollo Hospital, St. Mary's Medical Center."""
+    text, lower = view.text, view.lower
+    for match in _FACILITY.finditer(lower):
+        if not text[match.start()].isupper():
+            continue
+        before = _CAPITALS_BEFORE.search(text, max(0, match.start() - 60), match.start())
+        if before is None:
+            continue
+        start, words = _without_generic_words(text, before)
+        if any(map(_is_special, words)) and not _is_source(lower, start):
+            yield IdentifierKind.PLACE, start, match.end()
+
+
+def _without_generic_words(text: str, before: re.Match[str]) -> tuple[int, list[str]]:
+    """Return where a name begins after "the", "General" and the like, and its words."""
+    words = before.group().split()
+    start = before.start()
+    while words and words[0].lower() in _GENERIC:
+        start = text.index(words[0], start) + len(words[0]) + 1
+        words = words[1:]
+    return start, words
+
+
+def _is_special(word: str) -> bool:
+    return word.lower().strip(".") not in _GENERIC and word.lower() not in _NOT_NAMES
+
+
+def _is_source(lower: str, start: int) -> bool:
+    """Whether the hospital speaks rather than treats: "the website of …"."""
+    return _SOURCE_BEFORE.search(lower, max(0, start - 24), start) is not None
+
+
+def _in_any_letters(view: View) -> Candidates:
+    """Find names in small or odd letters: malviya hospital, MAlviya hospital, Apollo hospitals."""
+    lower = view.lower
+    for match in _SMALL_FACILITY.finditer(lower):
+        before = _WORDS_BEFORE.search(lower, max(0, match.start() - 50), match.start())
+        if before is None:
+            continue
+        start = _start_of_name(view, before)
+        if start < match.start() and not _is_source(lower, start):
+            yield IdentifierKind.PLACE, start, match.end()
+
+
+def _start_of_name(view: View, before: re.Match[str]) -> int:
+    """Return where the name before a facility's word starts, or the end of the words if they hold none."""
+    lower = view.lower
+    end = before.end()
+    listed = unlisted = first = end
+    for word in reversed(list(_WORD.finditer(lower, before.start(), end))):
+        plain = word.group().removesuffix("'s")
+        if plain in _NEVER_IN_NAME or plain in _COMMON:
+            break
+        if _is_name(view.text, word.start(), plain):
+            listed = unlisted = word.start()
+        elif _may_be_name(plain):
+            unlisted = word.start()
+        elif plain not in _GENERIC:
+            break
+        first = word.start()
+    said_to_be_there = _AT.search(lower, max(0, first - 24), first) is not None
+    return unlisted if said_to_be_there else listed
+
+
+def _is_name(text: str, at: int, plain: str) -> bool:
+    """Whether a word is a listed name, or one by its capital letters: Malviya in a sentence, MAlviya anywhere."""
+    if plain in _SURE_NAMES or plain.startswith(("st ", "st. ")):
+        return True
+    written = text[at : at + len(plain)]
+    if not _may_be_name(plain) or not written[0].isupper() or written.isupper():
+        return False
+    odd = not written[1:].islower()
+    return odd or not _SENTENCE_START.search(text, max(0, at - 4), at)
+
+
+def _may_be_name(plain: str) -> bool:
+    unknown = plain not in _GENERIC and plain not in _COMMON and plain not in _NOT_NAMES
+    return unknown and len(plain) > 2 and not _ENDING_OF_A_COMMON_WORD.search(plain)
