@@ -25,12 +25,14 @@ from typing import Final
 from unittest.mock import patch
 
 from claims_scores import (
+    LABELS,
     PUBLISHED,
     LabelledClaim,
     Setup,
     Verdict,
     append_verdict,
     by_setup,
+    column_of,
     compare,
     describe,
     read_verdicts,
@@ -231,7 +233,7 @@ def show_differences(claims: Sequence[LabelledClaim], verdicts: Mapping[str, Ver
     """Print each claim on which people and the judge differ, with its texts: for eyes here alone."""
     for claim in claims:
         verdict = verdicts.get(claim.key)
-        if verdict is not None and claim.label != verdict.after:
+        if verdict is not None and column_of(verdict.after) != LABELS.index(claim.label):
             print(
                 f"\n{claim.key} {claim.name}: people {claim.label.value}, first {verdict.first}, {verdict.second}"
             )

@@ -17,8 +17,13 @@ from medlive.statistics.bootstrap import Estimate, Floats, estimate
 LABELS: Final = (Alignment.SUPPORTED, Alignment.NEUTRAL, Alignment.CONTRADICTED)
 OTHER: Final = len(LABELS)  # The column of what is none of the three: wrong, and no rating of a label
 DRAWS: Final = 1000
-COUNTED_AS: Final = {label: place for place, label in enumerate(LABELS)} | {Alignment.NOT_STANDARD: 1}
-"""Verdict → column. `not_standard` says that no passage decides, which people call neutral."""
+COUNTED_AS: Final[Mapping[str, int]] = {
+    "supported": 0,
+    "neutral": 1,
+    "not_standard": 1,  # No passage decides, which people call neutral
+    "contradicted": 2,
+}
+"""Verdict → column."""
 
 PUBLISHED: Final = {
     "healthver": (
@@ -130,14 +135,18 @@ STEPS: Final[Mapping[str, Callable[[Verdict], str]]] = {
 }
 
 
+def column_of(verdict: str) -> int:
+    """The column of a verdict."""
+    return COUNTED_AS.get(verdict, OTHER)
+
+
 def cells_of(
     claims: Sequence[LabelledClaim], verdicts: Mapping[str, Verdict], step: Callable[[Verdict], str]
 ) -> Floats:
     """(claims x labels x verdicts): 1 where people's label and the verdict meet."""
     cells = np.zeros((len(claims), len(LABELS), len(LABELS) + 1))
-    columns: dict[str, int] = {label.value: place for label, place in COUNTED_AS.items()}
     for row, claim in enumerate(claims):
-        column = columns.get(step(verdicts[claim.key]), OTHER)
+        column = column_of(step(verdicts[claim.key]))
         cells[row, LABELS.index(claim.label), column] = 1
     return cells
 
