@@ -299,7 +299,7 @@ def main(given: Sequence[str] | None = None) -> int:
         for other, theirs in others.items():
             if other != setup:
                 print(f"\nagainst {', '.join(other)}")
-                for name, group in groups_of(claims):
+                for name, group in groups_of([claim for claim in claims if claim.key in verdicts]):
                     print(name, *compare(group, verdicts, theirs), sep="\n")
         if options.differences:
             show_differences(claims, verdicts)
