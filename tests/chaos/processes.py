@@ -26,7 +26,7 @@ import medlive.web.app
 import medlive.web.metrics
 import medlive.web.serving
 from medlive import clock
-from medlive.service import database, jobs
+from medlive.service import database, jobs, taken
 from medlive.service.schedule import scheduler
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
@@ -109,7 +109,7 @@ def _hurry() -> None:
         (jobs, "HEARTBEAT_S", HEARTBEAT_S),
         (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
         (database, "RETRY_S", RETRY_S),
-        (jobs, "RETRY_S", RETRY_S),
+        (taken, "RETRY_S", RETRY_S),
     ):
         assert hasattr(module, name)
         setattr(module, name, value)
