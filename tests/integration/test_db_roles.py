@@ -153,7 +153,10 @@ async def test_the_database_alone_numbers_the_log_and_makes_its_digests(
 
 
 def test_a_closed_study_stays_closed_and_its_ratings_as_they_were(web_url: str, database_url: str) -> None:
-    study = "(name, kind, stratum, seed, raters, created_by) VALUES ('s', 'case_quality', 'none', 1, '{a,b}', 'c')"
+    study = (
+        "(name, kind, stratum, seed, raters, created_by, blinding)"
+        " VALUES ('s', 'case_quality', 'none', 1, '{a,b}', 'c', 'unrecorded')"
+    )
     item = "(study, item, position, case_id, revision, aspect) VALUES ('s', 'i{0}', {0}, 'c', 1, 'advice')"
     rating = "INSERT INTO study_ratings (study, item, rater, rating, comment) VALUES ('s', 'i1', 'a', {0}, '')"
     with psycopg.connect(plain(web_url), autocommit=True) as web:

@@ -53,7 +53,7 @@ def _print(finding: Finding) -> None:
     from rich.console import Console
 
     line = Text(f"{finding.health.value:<8}", style=_STYLES[finding.health])
-    line.append(f"{finding.subject}: {printable(finding.text)}", style="default")
+    line.append(printable(f"{finding.subject}: {finding.text}"), style="default")
     if finding.next_step:
         line.append(f"\n        → {printable(finding.next_step)}", style="default")
     Console(highlight=False, soft_wrap=True).print(line)

@@ -83,9 +83,10 @@ def _print(value: dict[str, Any]) -> None:
     print_table(["step", *names[1:], "USD"], rows, title="Steps")
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
-            print(f"last lines of {step['name']}:")
-            print("\n".join(f"  {line}" for line in step["log"][-5:]))
-    print(f"decided: {value['standing']['in_short']}")
+            echo(f"last lines of {step['name']}:")
+            for line in step["log"][-5:]:
+                echo(f"  {line}")
+    echo(f"decided: {value['standing']['in_short']}")
     rows = [list(row.values()) for row in value["threads"]]
     print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
     cost = []

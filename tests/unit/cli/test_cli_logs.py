@@ -88,7 +88,7 @@ HOSTILE = "\x1b[2J\x9b31m\u202eevil\r\nerror: forged\u2028error: forged"
 
 
 def _log_hostile() -> None:
-    library = logging.getLogger("uvicorn.error")
+    library = logging.getLogger("procrastinate.worker")
     logs.REMARKS.info("a model is called %s", HOSTILE)
     with logs.bound(thread=HOSTILE):
         library.warning("%s asked", HOSTILE)
