@@ -56,7 +56,7 @@ _CSS_PART: Final = re.compile(rf"{_RULE}|@media \(prefers-color-scheme:(?:dark|l
 _PAGE_TAG: Final = re.compile(r"</?details>|<summary>[^<>&\[\]]*</summary>")
 """A line of raw HTML as the dataset card has it."""
 _PAGE_TOKEN: Final = re.compile(r"\\[^<]|[<\[$]|://|www\.", re.IGNORECASE)
-"""What begins HTML, an image, a link or a formula. A backslash hides no `<`: within HTML it is a mere character."""
+"""What begins HTML, an image, a link or a formula. A backslash hides no `<`: within HTML it means nothing."""
 _IMAGE: Final = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
 _WARNING: Final = "> [!WARNING]"
 """The whole line: with something behind the bracket it would be a link or an image."""
