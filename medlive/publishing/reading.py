@@ -91,12 +91,12 @@ async def open_source(source: str, network: Network, budget: Budget) -> AsyncIte
         raise UsageError(f"{source!r} is not an address to fetch from", hint="write https://host/path")
     from aiohttp import ClientSession, ClientTimeout, TCPConnector
 
-    gate = _Gate(network)
+    base = URL(source.rstrip("/"))
+    gate = _Gate(network, (base.raw_host or "", base.port or 0))
     connector = TCPConnector(resolver=_resolver(gate), use_dns_cache=False, ssl=tls_context())
     timeout = ClientTimeout(total=None, connect=_CONNECT_S, sock_read=_SILENCE_S)
     headers = {"User-Agent": "medlive"}
     async with ClientSession(timeout=timeout, headers=headers, connector=connector) as session:
-        base = source.rstrip("/")
         site = _Site(session, gate, budget)
         yield lambda name, most: site.read(f"{base}/{quote(name)}", most)
 
@@ -126,12 +126,16 @@ def _read_at_most(read: Callable[[int], bytes], most: int) -> bytes:
 
 @dataclass(slots=True)
 class _Gate:
-    """Lets requests out: if the first host is public, to public addresses alone, whatever a name resolves to."""
+    """Lets requests out to public addresses, whatever a name resolves to.
+
+    A user may name a host of the own network; then it may be asked at that port, and nothing else in there.
+    """
 
     network: Network
-    public_only: bool | None = None  # None until the first host is resolved
+    own: tuple[str, int]  # The host and port that the user named
+    public_only: bool | None = None  # None until that host is resolved
 
-    async def addresses(self, host: str) -> list[str]:
+    async def addresses(self, host: str, port: int) -> list[str]:
         """Return the addresses of a host that may be asked. Raises OSError, and _Refused."""
         if ":" in host or host.replace(".", "").isdigit():
             try:
@@ -142,9 +146,8 @@ class _Gate:
             found = await self.network.resolve(host)
         inner = [address for address in found if not self.network.is_public(address)]
         if self.public_only is None:
-            # A user may name a host of the own network; nobody else may.
             self.public_only = len(inner) < len(found)
-        if self.public_only and inner:
+        if inner and (self.public_only or (host, port) != self.own):
             raise _Refused(f"{printable(host)} leads to {inner[0]}, which is not a public address")
         return found
 
@@ -157,7 +160,7 @@ def _resolver(gate: _Gate) -> "AbstractResolver":
         async def resolve(
             self, host: str, port: int = 0, family: socket.AddressFamily = socket.AF_INET
         ) -> "list[ResolveResult]":
-            return [_result(host, address, port) for address in await gate.addresses(host)]
+            return [_result(host, address, port) for address in await gate.addresses(host, port)]
 
         async def close(self) -> None:
             """Hold nothing open."""
@@ -214,7 +217,7 @@ class _Site:
         started, place = loop.time(), URL(url)
         try:
             for _ in range(FETCH_REDIRECTS + 1):
-                await self.gate.addresses(place.raw_host or "")
+                await self.gate.addresses(place.raw_host or "", place.port or 0)
                 async with self.session.get(place, allow_redirects=False) as answer:
                     if answer.status not in _REDIRECTS:
                         return await self._answer(answer, url, most)

@@ -247,6 +247,22 @@ async def test_a_damaged_file_is_not_given_out(served: Served) -> None:
     assert (answer.status_code, "is damaged here" in answer.text) == (503, True)
 
 
+@pytest.mark.parametrize("kind", ["other words", "link", "pipe", "missing"])
+async def test_a_page_shows_the_card_that_was_frozen_alone(served: Served, kind: str) -> None:
+    card, page = served.line.last / "README.md", f"/medlive-{NEW}/"
+    assert (await served.http.get(page)).status_code == 200
+    (served.settings.home / "handle.key").write_text("# secret")
+    card.unlink()
+    if kind == "other words":
+        card.write_text("# secret")
+    elif kind == "link":
+        card.symlink_to(served.settings.home / "handle.key")
+    elif kind == "pipe":
+        os.mkfifo(card)
+    answer = await served.http.get(page)
+    assert (answer.status_code, "is damaged here" in answer.text, "secret" in answer.text) == (503, True, False)
+
+
 @pytest.mark.parametrize("kind", list(WithdrawalKind))
 async def test_what_was_taken_down_is_no_longer_given_out(
     database: Database, database_url: str, tmp_path: Path, kind: WithdrawalKind

@@ -1,5 +1,6 @@
 """Every client checks who it speaks to: only a certificate of a believed authority for the host gets a word."""
 
+import ast
 import asyncio
 import os
 import smtplib
@@ -24,13 +25,27 @@ from medlive.llm.openai import OpenAIEngine
 from medlive.publishing.download import fetch_snapshot
 from medlive.publishing.reading import Pace
 from medlive.service import notify
+from medlive.service.watch.certificates import look_at_certificates
 from medlive.sources.fetching.fetch import Fetcher
 from medlive.sources.fetching.policy import FetchError, FetchPolicy, FetchReason, FetchSettings
 from medlive.trust import authorities_file, use_authority
+from tests.support.instance import REPOSITORY
 from tests.support.tls import Authority, serve_https, serve_postgresql, serve_smtp
 
 SECRET = "a-password-of-ours"
 REFUSED = (ServiceUnavailable, FetchError, httpx2.ConnectError, ssl.SSLCertVerificationError)
+DECIDING = frozenset(
+    {
+        "CERT_NONE",
+        "SSLContext",
+        "_create_unverified_context",
+        "create_default_context",
+        "create_ssl_context",
+        "wrap_socket",
+    }
+)
+"""What makes a context of its own, or one that checks nothing."""
+UNCHECKED = frozenset({"ssl=False", "ssl=True", "verify=False", "verify_ssl=False", "check_hostname=False"})
 NO_RETRIES = dict.fromkeys(FetchReason, 0)
 REQUEST = Request("grader.criterion", Prompt("grader.criterion", "p"), {}, {"type": "object", "properties": {}})
 
@@ -188,6 +203,29 @@ async def test_only_a_believed_certificate_for_the_host_gets_a_word(
             ):
                 await client(received.port, tmp_path)
             assert received.lines == []
+
+
+@pytest.mark.usefixtures("believed")
+@pytest.mark.parametrize("kind", ["stranger", "ours"])
+async def test_the_watch_believes_the_same_authorities(kind: str, authorities: Authorities) -> None:
+    with serve_https(contexts(authorities, "localhost")[kind]) as received:
+        role = SimpleNamespace(engine="openai", base_url=f"https://localhost:{received.port}/v1")
+        settings: Any = SimpleNamespace(roles=[("grader", role)], web=SimpleNamespace(base_url=None))
+        (seen,) = (await look_at_certificates(settings)).values()
+    assert (seen["ends"] is not None, seen["problem"] is None) == (kind == "ours", kind == "ours")
+
+
+def test_no_other_place_decides_whom_to_believe() -> None:
+    """So that a new client cannot forget the one context."""
+    found = []
+    for path in sorted((REPOSITORY / "medlive").rglob("*.py")):
+        if path.name != "trust.py":
+            for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+                if isinstance(node, ast.Attribute | ast.Name) and ast.unparse(node).rpartition(".")[2] in DECIDING:
+                    found.append(f"{path.name}: {ast.unparse(node)}")
+                if isinstance(node, ast.keyword) and ast.unparse(node) in UNCHECKED:
+                    found.append(f"{path.name}: {ast.unparse(node)}")
+    assert found == []
 
 
 @pytest.mark.usefixtures("believed")

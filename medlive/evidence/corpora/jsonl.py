@@ -99,7 +99,8 @@ def _lines(file: Path, name: str, log: ReadLog, *, given: bool) -> Iterator[tupl
                 elif line := line.strip(b" \t\r\n\xef\xbb\xbf"):
                     yield f"{name}:{number}", line
     except (OSError, EOFError, zlib.error) as exc:
-        log.problem(f"{name}:{number + 1}", f"the file cannot be read from here on: {exc}")
+        place = f"{name}:{number + 1}" if number else name
+        log.problem(place, f"the file cannot be read from here on: {exc}")
 
 
 def _document(line: bytes) -> Document:

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-import httpx2
-
 from medlive.config import Settings
+from medlive.trust import tls_context
 
 _TIMEOUT_S: Final = 15.0
 
@@ -33,10 +32,9 @@ async def look_at_certificates(settings: Settings) -> dict[str, Any]:
 
 async def _look_at(host: str) -> dict[str, str | None]:
     name, _, port = host.rpartition(":")
-    context = httpx2.create_ssl_context()
     try:
         async with asyncio.timeout(_TIMEOUT_S):
-            _, writer = await asyncio.open_connection(name, int(port), ssl=context)
+            _, writer = await asyncio.open_connection(name, int(port), ssl=tls_context())
     except ssl.SSLCertVerificationError as error:
         return {"ends": None, "problem": error.verify_message}
     except (OSError, TimeoutError):

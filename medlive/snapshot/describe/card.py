@@ -39,6 +39,8 @@ _SIZES: Final = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"),
 # What Markdown would take for markup: anywhere in a line, and at the beginning of a line or a list's item.
 _MARKUP: Final = re.compile(r"([\\`*_\[\]|~$])")
 _OPENING: Final = re.compile(r"^(\d*)([#+\-.)])(?=[\s#+-]|$)")
+_ADDRESS: Final = re.compile(r":(?=//)|(?<=www)\.", re.IGNORECASE)
+"""What a forge's page makes a link of, without brackets."""
 
 
 def licence(canary: str) -> str:
@@ -150,7 +152,7 @@ def bibtex(meta: SnapshotMeta) -> str:
 def cell(text: str, most: int = 300) -> str:
     """Return a text as a table's cell shows it: one line, no markup, no control characters."""
     text = _MARKUP.sub(r"\\\1", plain(text, most).strip())
-    text = _OPENING.sub(r"\1\\\2", text)
+    text = _ADDRESS.sub(r"\\\g<0>", _OPENING.sub(r"\1\\\2", text))
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 

@@ -55,9 +55,11 @@ _CSS_PART: Final = re.compile(rf"{_RULE}|@media \(prefers-color-scheme:(?:dark|l
 
 _PAGE_TAG: Final = re.compile(r"</?details>|<summary>[^<>&\[\]]*</summary>")
 """A line of raw HTML as the dataset card has it."""
-_PAGE_TOKEN: Final = re.compile(r"\\.|<|\[", re.DOTALL)
+_PAGE_TOKEN: Final = re.compile(r"\\[^<]|[<\[$]|://|www\.", re.IGNORECASE)
+"""What begins HTML, an image, a link or a formula. A backslash hides no `<`: within HTML it means nothing."""
 _IMAGE: Final = re.compile(r"\[[^\[\]<>\\]*\]\((figures/[a-z-]+\.svg)\)")
-_WARNING: Final = "[!WARNING]"
+_WARNING: Final = "> [!WARNING]"
+"""The whole line: with something behind the bracket it would be a link or an image."""
 _FENCE: Final = re.compile(r"```(?:|python|sh|bibtex)")
 """The beginning or the end of a block of code; blocks in other languages, such as maps, may load something."""
 _FRONT_KEY: Final = (
@@ -78,21 +80,32 @@ def find_active_svg(data: bytes) -> str | None:
         text = data.decode("utf-8")
     except UnicodeDecodeError:
         return "bytes that are not UTF-8"
-    place, within_style = 0, False
-    while place < len(text):
-        if within_style:
-            place = _end_of_css(text, place)
-            within_style = False
-        else:
-            between = _TEXT.match(text, place)
-            place = between.end() if between is not None else place
-        if place == len(text):
-            return None
+    place, around = 0, list[str]()
+    while (place := _end_of_text(text, place, around)) < len(text):
         tag = _TAG.match(text, place)
-        if tag is None or (fault := _tag_fault(tag)) is not None:
+        if tag is None or (fault := _tag_fault(tag) or _order_fault(tag, around)) is not None:
             return text[place : place + _MAX_SHOWN] if tag is None else fault
-        within_style = tag[2] == "style" and not (tag[1] or tag[4])
         place = tag.end()
+    return f"no end of {around[-1]}" if around else None
+
+
+def _end_of_text(text: str, place: int, around: list[str]) -> int:
+    """Return where the next element begins or ends: in a style known rules come before it, else text."""
+    if around[-1:] == ["style"]:
+        return _end_of_css(text, place)
+    between = _TEXT.match(text, place)
+    return between.end() if between is not None else place
+
+
+def _order_fault(tag: re.Match[str], around: list[str]) -> str | None:
+    """Note which elements are around what follows; a fault unless each ends, and nothing is within a style."""
+    closing, name, _, empty = tag.groups()
+    if closing:
+        return None if around and around.pop() == name else tag[0]
+    if around[-1:] == ["style"]:
+        return tag[0][:_MAX_SHOWN]
+    if not empty:
+        around.append(name)
     return None
 
 
@@ -140,7 +153,7 @@ def find_active_markdown(data: bytes) -> str | None:
 
 
 def _line_fault(row: str) -> str | None:
-    if _PAGE_TAG.fullmatch(row):
+    if row == _WARNING or _PAGE_TAG.fullmatch(row):
         return None
     if "\r" in row or (("```" in row or "~~~" in row) and not _FENCE.fullmatch(row)):
         return row[:_MAX_SHOWN]
@@ -148,13 +161,10 @@ def _line_fault(row: str) -> str | None:
 
 
 def _active_tokens(row: str) -> Iterator[str]:
-    """Yield what begins HTML, a link or an image in a line, other than the card's own."""
+    """Yield what begins HTML, a link, an image or a formula in a line, other than the card's own."""
     for token in _PAGE_TOKEN.finditer(row):
         start = token.start()
-        if token[0] == "<":
-            yield row[start : start + _MAX_SHOWN]
-        elif token[0] == "[":
-            image = _IMAGE.match(row, start)
-            own = image is not None and row[start - 1 : start] == "!" and image[1] in REQUIRED
-            if not own and not row.startswith(_WARNING, start):
-                yield row[max(0, start - 1) : start + _MAX_SHOWN]
+        image = _IMAGE.match(row, start)
+        own = image is not None and row[start - 1 : start] == "!" and image[1] in REQUIRED
+        if not own and not token[0].startswith("\\"):
+            yield row[max(0, start - 1) : start + _MAX_SHOWN]

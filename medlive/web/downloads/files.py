@@ -20,6 +20,7 @@ from medlive.publishing.target import IMMUTABLE, media_type
 
 FIGURE_POLICY: Final = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
 """For a file that is opened by itself: the styles of a figure, and nothing else."""
+DAMAGED: Final = "This file is damaged here and is not given out until it is restored."
 _RANGE: Final = re.compile(r"bytes=([0-9]{0,18})-([0-9]{0,18})")
 _BLOCK: Final = 1024 * 1024
 
@@ -71,7 +72,7 @@ async def send_file(
         except OSError as exc:
             raise HTTPException(404) from exc
         if expected not in (None, digest):
-            raise HTTPException(503, "This file is damaged here and is not given out until it is restored.")
+            raise HTTPException(503, DAMAGED)
         headers = {"ETag": f'"{digest}"', "Cache-Control": cache_control}
         if (status := _precondition(request, f'"{digest}"')) is not None:
             return Response(status_code=status, headers=headers)

@@ -1,6 +1,7 @@
 """The routes of the downloads: pages, and the files where `medlive snapshot fetch` looks for them."""
 
 import asyncio
+import hashlib
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -15,6 +16,7 @@ from medlive.db.release.downloads import count_download, list_downloads, total_d
 from medlive.db.runs import list_evaluations
 from medlive.db.studies import blind_versions
 from medlive.errors import DatabaseUnavailable
+from medlive.integrity.folder import TooLong, read_small
 from medlive.integrity.signing import PublicKey
 from medlive.publishing.publish import PUBLIC_KEY
 from medlive.publishing.target import MUTABLE, media_type
@@ -24,8 +26,8 @@ from medlive.snapshot.errata import ERRATA
 from medlive.snapshot.errata import SIGNATURE as ERRATA_SIGNATURE
 from medlive.web.downloads import api
 from medlive.web.downloads.card import card_html
-from medlive.web.downloads.catalog import Catalog, errata_name, load_public_errata, totals_of
-from medlive.web.downloads.files import send_file
+from medlive.web.downloads.catalog import Catalog, ShownSnapshot, errata_name, load_public_errata, totals_of
+from medlive.web.downloads.files import DAMAGED, send_file
 from medlive.web.downloads.find import TheCatalog, TheSite, find_diff, find_shown
 from medlive.web.downloads.leaderboard import load_leaderboard
 from medlive.web.downloads.pages import (
@@ -47,6 +49,7 @@ _WITHHELD: Final = (
     "People check a grader's verdicts on cases of this snapshot without seeing them. Its report, which holds the"
     " verdicts, is shown again when their study is closed."
 )
+_CARD: Final = "README.md"
 router: Final = APIRouter(include_in_schema=False)
 _READ: Final = ["GET", "HEAD"]
 
@@ -175,7 +178,7 @@ async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCa
         evaluations = [e for e in await list_evaluations(session) if e.snapshot_version == shown.version]
     parent = shown.release.manifest.parent
     reports, withheld = await _reports(site, catalog)
-    card = await asyncio.to_thread((shown.folder / "README.md").read_text, "utf-8")
+    card = await asyncio.to_thread(_read_card, shown)
     page = SnapshotPage(
         shown=shown,
         address=site_address(request),
@@ -188,6 +191,17 @@ async def snapshot(request: Request, version: str, site: TheSite, catalog: TheCa
         card=card_html(card),
     )
     return render(request, page)
+
+
+def _read_card(shown: ShownSnapshot) -> str:
+    """Return the snapshot's card. Raises HTTPException 503 unless it is the one that was frozen."""
+    try:
+        data = read_small(shown.folder / _CARD)
+    except (OSError, TooLong):
+        data = b""
+    if hashlib.sha256(data).hexdigest() != shown.release.files[_CARD].sha256:
+        raise HTTPException(503, DAMAGED)
+    return data.decode("utf-8")
 
 
 @router.api_route("/medlive-{version}/{name:path}", methods=_READ)

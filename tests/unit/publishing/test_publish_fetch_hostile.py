@@ -179,11 +179,30 @@ async def test_a_redirect_to_another_public_host_is_followed(server: Web, tmp_pa
     source = f"http://site.test:{port}/data"
     done = await fetch_snapshot(source, "latest", tmp_path, pace=QUICK, network=outside())
     assert done.version == VERSION
-    # Who names an inner host may be led to others of one's own network.
-    (tmp_path / "inner").mkdir()
-    own = Network(outside("site.test").resolve, lambda address: False)
-    done = await fetch_snapshot(server.url, "latest", tmp_path / "inner", pace=QUICK, network=own)
-    assert done.version == VERSION
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("http://127.0.0.1:{port}/data/moved.json", None),
+        ("http://127.0.0.1:1/data/moved.json", "not a public address"),
+        ("http://127.0.0.2:{port}/data/moved.json", "not a public address"),
+        ("http://inner.test:{port}/data/moved.json", "not a public address"),
+    ],
+)
+async def test_an_inner_host_that_was_named_leads_to_no_other(
+    server: Web, tmp_path: Path, target: str, reason: str | None
+) -> None:
+    port = server.url.rpartition(":")[2].partition("/")[0]
+    server.moved = {"latest.json": target.format(port=port)}
+    server.alias = {"moved.json": "latest.json"}
+    own = Network(outside("inner.test").resolve, lambda address: False)
+    if reason is None:
+        assert (await fetch_snapshot(server.url, "latest", tmp_path, pace=QUICK, network=own)).version == VERSION
+        return
+    with pytest.raises(ServiceUnavailable, match=reason):
+        await fetch_snapshot(server.url, "latest", tmp_path, pace=QUICK, network=own)
+    assert server.asked == ["latest.json"]
 
 
 async def test_a_name_that_changes_its_address_after_the_first_answer_is_refused(
