@@ -146,7 +146,9 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title:
     table = Table(title=heading, title_justify="left", show_edge=False, pad_edge=False, padding=(0, padding))
     for i, name in enumerate(names):
         numeric = _is_numeric([row[i].plain for row in cells])
-        table.add_column(name, justify="right" if numeric else "left", overflow="fold", width=widths and widths[i])
+        table.add_column(
+            name, justify="right" if numeric else "left", overflow="fold", width=widths[i] if widths else None
+        )
     for row in cells:
         table.add_row(*row)
     console.print(table)
