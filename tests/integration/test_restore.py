@@ -16,7 +16,7 @@ from sqlalchemy import make_url
 from medlive.config import BackupSection, Settings
 from medlive.db import embedded
 from medlive.db.backups import SCRATCH_NOTE, count_rows
-from medlive.db.session import Database
+from medlive.db.session import Database, advisory_lock
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 from medlive.integrity.paths import walk
 from medlive.integrity.signing import generate
@@ -334,7 +334,10 @@ async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
     assert "creates_nothing may not create" in caught.value.message
     assert "ALTER ROLE creates_nothing CREATEDB" in (caught.value.hint or "")
     assert "medlive restore FOLDER --check --scratch" in (caught.value.hint or "")
-    # Nor where another database has no room.
+    # Nor two at a time, nor where another database has no room.
+    async with open_database(made) as database, advisory_lock(database, "restore check"):
+        with pytest.raises(TrialImpossible, match="another backup is being tried"):
+            await try_backup(made, backup, public_keys(made, ()))
     watch = made.watch.model_copy(update={"disk_free_gb": 1e9})
     with pytest.raises(TrialImpossible, match="GB are free for the scratch database"):
         await try_backup(made.model_copy(update={"watch": watch}), backup, public_keys(made, ()))

@@ -26,7 +26,7 @@ from medlive.db.backups import (
 )
 from medlive.db.harvest.archives import list_archives
 from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
-from medlive.db.session import Database
+from medlive.db.session import Database, advisory_lock
 from medlive.db.tables.release import SnapshotState
 from medlive.errors import BadInput, CheckFailed, UsageError
 from medlive.integrity.folder import writing_to
@@ -74,10 +74,13 @@ async def try_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey]
     checked = await asyncio.to_thread(check_backup, folder, keys)
     database = Database.connect(database_url(settings))
     try:
-        version = await _examine_server(database, settings)
-        async with scratch_database(database) as url:
-            await _restore_dump(settings, url, version, folder, checked)
-            return await _compare(url, folder, checked)
+        async with advisory_lock(database, "restore check") as is_alone:
+            if not is_alone:
+                raise TrialImpossible("another backup is being tried", hint="wait for its end")
+            version = await _examine_server(database, settings)
+            async with scratch_database(database) as url:
+                await _restore_dump(settings, url, version, folder, checked)
+                return await _compare(url, folder, checked)
     finally:
         await database.aclose()
 
