@@ -228,6 +228,7 @@ class BackupSection(_Section):
 
     folder: Path | None = None  # None for no weekly backup
     keep: Annotated[int, Field(ge=1)] = 4  # Weekly backups that stay
+    check: bool = True  # Whether each one is restored into a scratch database, compared, and dropped again
     key_file: Path | None = None  # The secret key that signs backups; None for `backup.key` under `home`
 
 

@@ -4,6 +4,7 @@ import asyncio
 import gc
 import json
 import os
+import re
 import sys
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
@@ -12,6 +13,7 @@ from operator import attrgetter, itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
@@ -34,6 +36,8 @@ COLLECT_AT: Final = (20_000, 20, 20)
 
 _WHOLE: Final = {"run.json": "a run folder", "manifest.json": "a snapshot"}
 """What says that a folder's files belong together and are medlive's to write."""
+
+_NUMBER: Final = re.compile(r"-?\d+(\.\d+)?%?")
 
 stderr = Console(stderr=True, highlight=False)
 
@@ -132,18 +136,54 @@ def say(text: str) -> None:
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[Any]], *, title: str | None = None) -> None:
     """A table for people on stdout; numbers stand right. A cell's text is never read as markup; a `Text` keeps its
     style."""
-    rows = [list(row) for row in rows]
+    cells = [[_cell(cell) for cell in row] for row in rows]
     heading = None if title is None else Text(printable(title))
-    table = Table(title=heading, title_justify="left", show_edge=False, pad_edge=False)
-    for i, name in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[i], int | float | None) for row in rows)
-        table.add_column(Text(printable(name)), justify="right" if numeric else "left", overflow="fold")
-    for row in rows:
-        table.add_row(*map(_cell, row))
     console = Console(highlight=False)
     if not console.is_terminal:
         console = Console(highlight=False, width=160)
+    names = [Text(printable(name)) for name in columns]
+    widths, padding = _column_widths([names, *cells], console.width)
+    table = Table(title=heading, title_justify="left", show_edge=False, pad_edge=False, padding=(0, padding))
+    for i, name in enumerate(names):
+        numeric = _is_numeric([row[i].plain for row in cells])
+        table.add_column(
+            name, justify="right" if numeric else "left", overflow="fold", width=widths[i] if widths else None
+        )
+    for row in cells:
+        table.add_row(*row)
     console.print(table)
+
+
+def _is_numeric(cells: Sequence[str]) -> bool:
+    """Whether a column holds numbers alone, besides cells that hold nothing or say that it is not known."""
+    known = [cell for cell in cells if cell not in ("–", "unknown")]
+    return bool(known) and all(_NUMBER.fullmatch(cell) for cell in known)
+
+
+def _column_widths(rows: Sequence[Sequence[Text]], width: int) -> tuple[list[int] | None, int]:
+    """The widths by which a table fits without breaking a word, None where it fits anyway, and its padding.
+
+    What is too much is taken from the widest columns; where that is not enough the padding goes, and then words
+    are broken.
+    """
+    columns = list(zip(*rows, strict=True))
+    natural = [max(cell.cell_len for cell in column) for column in columns]
+    least = [max(_longest_word(cell.plain) for cell in column) for column in columns]
+    for padding in (1, 0):
+        room = width - (2 * padding + 1) * (len(columns) - 1)
+        if sum(natural) <= room:
+            return None, padding
+        if sum(least) <= room:
+            widths = list(natural)
+            while sum(widths) > room:
+                slack = [have - need and have for have, need in zip(widths, least, strict=True)]
+                widths[slack.index(max(slack))] -= 1
+            return widths, padding
+    return None, 0
+
+
+def _longest_word(text: str) -> int:
+    return max((cell_len(word) for word in text.split()), default=0)
 
 
 def pick(records: Iterable[Any], names: str) -> list[list[Any]]:

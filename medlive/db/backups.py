@@ -1,9 +1,22 @@
-"""What a backup asks of the database."""
+"""What a backup asks of the database, and the scratch database in which one is tried."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Final
 
 from sqlalchemy import quoted_name, select, text
 from sqlalchemy.ext.asyncio import AsyncSession
 
+from medlive.db.session import Database
 from medlive.db.tables.intake import TakedownRow
+from medlive.errors import CheckFailed
+
+SCRATCH_SUFFIX: Final = "_restore_check"
+"""The scratch database is named after the instance's own."""
+SCRATCH_NOTE: Final = "scratch database of medlive: backups are tried in it, and it may be dropped"
+_MAY_CREATE: Final = text("SELECT rolcreatedb OR rolsuper FROM pg_roles WHERE rolname = current_user")
+_SIZE: Final = text("SELECT pg_database_size(current_database())")
+_NOTE_OF: Final = text("SELECT shobj_description(oid, 'pg_database') FROM pg_database WHERE datname = :name")
 
 _TABLES = text("SELECT tablename FROM pg_tables WHERE schemaname = current_schema() ORDER BY 1")
 
@@ -32,3 +45,44 @@ async def list_takedowns(session: AsyncSession) -> list[tuple[str, str, str]]:
 async def server_version(session: AsyncSession) -> int:
     """The server's major version."""
     return int(await session.scalar(text("SHOW server_version_num"))) // 10_000
+
+
+async def may_create_databases(session: AsyncSession) -> bool:
+    """Whether this user may create databases."""
+    return bool(await session.scalar(_MAY_CREATE))
+
+
+async def database_size(session: AsyncSession) -> int:
+    """The bytes of the session's database on disk."""
+    return int(await session.scalar(_SIZE) or 0)
+
+
+@asynccontextmanager
+async def scratch_database(database: Database) -> AsyncIterator[str]:
+    """The URL of a new, empty database beside this one, which is dropped in the end.
+
+    Raises:
+        CheckFailed: if a database has its name that is not a scratch database of medlive.
+        DatabaseForbidden: if this user may not create databases.
+        DatabaseUnavailable: without the server.
+    """
+    url = database.engine.url
+    name = f"{(url.database or '')[: 63 - len(SCRATCH_SUFFIX)]}{SCRATCH_SUFFIX}"
+    quoted = '"' + name.replace('"', '""') + '"'
+    drop = text(f"DROP DATABASE IF EXISTS {quoted} WITH (FORCE)")
+    async with database.read() as session:
+        existing = (await session.execute(_NOTE_OF, {"name": name})).first()
+        if existing is not None and existing[0] != SCRATCH_NOTE:
+            raise CheckFailed(
+                f"the database {name} exists, and medlive did not make it",
+                hint="rename or drop it: backups are tried in a database of that name, which is then dropped",
+            )
+        await session.execute(drop)  # one that a kill left behind
+        await session.execute(text(f"CREATE DATABASE {quoted} TEMPLATE template0"))
+        await session.execute(text(f"COMMENT ON DATABASE {quoted} IS '{SCRATCH_NOTE}'"))
+        await session.execute(text(f"REVOKE CONNECT ON DATABASE {quoted} FROM PUBLIC"))
+    try:
+        yield url.set(database=name).render_as_string(hide_password=False)
+    finally:
+        async with database.read() as session:
+            await session.execute(drop)

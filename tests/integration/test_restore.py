@@ -1,6 +1,7 @@
 """A restored backup is ours or refused, whatever a stranger did to the folder, and nothing of theirs runs."""
 
 import asyncio
+import json
 import os
 import shutil
 import subprocess
@@ -10,18 +11,29 @@ from pathlib import Path
 import psycopg
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import make_url
 
 from medlive.config import BackupSection, Settings
 from medlive.db import embedded
-from medlive.db.backups import count_rows
-from medlive.db.session import Database
+from medlive.db.backups import SCRATCH_NOTE, count_rows
+from medlive.db.session import Database, advisory_lock
 from medlive.errors import BadInput, CheckFailed, MedliveError, UsageError
 from medlive.integrity.paths import walk
 from medlive.integrity.signing import generate
-from medlive.service.backup.contents import DUMP, SIGNATURE, SUMS, TAKEDOWNS, digest_of, format_sums, plain_files
+from medlive.service.backup.contents import (
+    ABOUT,
+    DUMP,
+    SIGNATURE,
+    SUMS,
+    TAKEDOWNS,
+    digest_of,
+    format_sums,
+    plain_files,
+)
 from medlive.service.backup.make import back_up_week, make_backup
 from medlive.service.backup.restore import check_backup, restore_backup
-from medlive.service.backup.seal import public_keys
+from medlive.service.backup.seal import public_keys, seal, secret_key
+from medlive.service.backup.trial import TrialImpossible, try_backup
 from medlive.service.database import handle_key, open_database
 from tests.support.server import PRISTINE, named, own_database, plain
 
@@ -255,3 +267,91 @@ async def test_what_a_stranger_puts_among_the_weeks_removes_no_backup(
     left = {path.name for path in folder.iterdir()}
     assert left == {"2026.W41", "2026.W42", "2030.W01", "2031.W01", "2032.W01"}
     assert {name for name in left if name in caplog.text} >= {"2030.W01", "2031.W01", "2032.W01"}
+
+
+def databases(server: str) -> set[str]:
+    with psycopg.connect(plain(named(server, "postgres"))) as connection:
+        return {name for (name,) in connection.execute("SELECT datname FROM pg_database")}
+
+
+def cut_the_dump(folder: Path) -> None:
+    os.truncate(folder / DUMP, (folder / DUMP).stat().st_size // 2)
+
+
+def count_a_row_more(folder: Path) -> None:
+    about = json.loads((folder / ABOUT).read_text())
+    about["rows"]["sources"] += 1
+    (folder / ABOUT).write_text(json.dumps(about))
+
+
+async def test_a_backup_is_tried_in_a_scratch_database_that_is_dropped(
+    made: Settings, server: str, backup: Path
+) -> None:
+    before = databases(server)
+    trial = await try_backup(made, backup, public_keys(made, ()))
+    assert trial.rows == sum(trial.checked.about.rows.values())
+    assert trial.tables == len(trial.checked.about.rows) > 20
+    assert databases(server) == before
+    assert not list(made.home.glob(".trial-*"))
+
+
+@pytest.mark.parametrize("alter", [cut_the_dump, count_a_row_more])
+async def test_a_signed_backup_that_does_not_come_back_fails_its_week_and_removes_nothing(
+    made: Settings, server: str, backup: Path, alter: Alter
+) -> None:
+    folder = backup.parent
+    settings = made.model_copy(update={"backup": BackupSection(folder=folder, keep=1)})
+    latest = shutil.copytree(backup, folder / "2026.W41")
+    alter(latest)
+    mend(latest)
+    seal(latest, latest.name, "2026-10-11T23:00:00+00:00", secret_key(made))
+    before = databases(server)
+    async with open_database(settings) as database:
+        done = await back_up_week(database, settings, "2026.W41")
+    assert done["check"] == "failed"
+    assert "the restore check failed" in done["problem"]
+    assert "removed" not in done
+    assert {entry.name for entry in os.scandir(folder)} == {"2026.W40", "2026.W41"}
+    assert databases(server) == before
+    switched_off = settings.model_copy(update={"backup": BackupSection(folder=folder, keep=1, check=False)})
+    async with open_database(settings) as database:
+        assert await back_up_week(database, switched_off, "2026.W41") == {"check": "off", "removed": 1}
+
+
+async def test_who_may_create_no_database_is_said_so_with_the_way_by_hand(
+    made: Settings, server: str, backup: Path
+) -> None:
+    url = plain(named(server, PRISTINE))
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE creates_nothing LOGIN")
+        few = make_url(named(server, PRISTINE)).set(username="creates_nothing")
+        settings = made.model_copy(update={"database_url": SecretStr(few.render_as_string(hide_password=False))})
+        try:
+            with pytest.raises(TrialImpossible) as caught:
+                await try_backup(settings, backup, public_keys(made, ()))
+        finally:
+            connection.execute("DROP ROLE creates_nothing")
+    assert "creates_nothing may not create" in caught.value.message
+    assert "ALTER ROLE creates_nothing CREATEDB" in (caught.value.hint or "")
+    assert "medlive restore FOLDER --check --scratch" in (caught.value.hint or "")
+    # Nor two at a time, nor where another database has no room.
+    async with open_database(made) as database, advisory_lock(database, "restore check"):
+        with pytest.raises(TrialImpossible, match="another backup is being tried"):
+            await try_backup(made, backup, public_keys(made, ()))
+    watch = made.watch.model_copy(update={"disk_free_gb": 1e9})
+    with pytest.raises(TrialImpossible, match="GB are free for the scratch database"):
+        await try_backup(made.model_copy(update={"watch": watch}), backup, public_keys(made, ()))
+
+
+async def test_a_database_of_somebody_else_is_never_dropped_and_one_left_by_a_kill_is(
+    made: Settings, server: str, backup: Path
+) -> None:
+    name = f"{PRISTINE}_restore_check"
+    with psycopg.connect(plain(named(server, "postgres")), autocommit=True) as connection:
+        connection.execute(f"CREATE DATABASE {name}")
+        with pytest.raises(CheckFailed, match="medlive did not make it"):
+            await try_backup(made, backup, public_keys(made, ()))
+        assert name in databases(server)
+        connection.execute(f"COMMENT ON DATABASE {name} IS '{SCRATCH_NOTE}'")
+        await try_backup(made, backup, public_keys(made, ()))
+        assert name not in databases(server)

@@ -1,6 +1,7 @@
 """An instance that is well, and the faults that can be made in it: each for real, in its database and files."""
 
 import asyncio
+import json
 import os
 import shutil
 import ssl
@@ -370,6 +371,22 @@ async def backup_too_old(stage: Stage) -> None:
     )
 
 
+def backup_with(outcome: str, **counts: str) -> Make:
+    """The week's backup ended so."""
+
+    async def make(stage: Stage) -> None:
+        stage.configure("backup", folder=stage.settings.home / "backups")
+        await stage.change(
+            "INSERT INTO pipeline_runs (command, settings, code_version, outcome, started_at, finished_at, counts,"
+            f" iso_week) VALUES ('scheduler backup', '{{}}', '1', '{outcome}', now(), now(),"
+            " CAST(:counts AS jsonb), :week)",
+            counts=json.dumps(counts),
+            week=iso_week(now()),
+        )
+
+    return make
+
+
 def undelivered(place: str) -> Make:
     """A message that no place takes; the other place, where the test listens, stays."""
 
@@ -497,6 +514,13 @@ FAULTS: Mapping[str, Fault] = {
     "clock-was-ahead": Fault("recorded_ahead", clock_was_ahead),
     "backup-never-made": Fault("backup_old", backup_never_made),
     "backup-too-old": Fault("backup_old", backup_too_old),
+    "backup-does-not-come-back": Fault(
+        "backup_unchecked", backup_with("failed", check="failed", problem="the restore check failed: 3 rows")
+    ),
+    "backup-cannot-be-tried": Fault(
+        "backup_unchecked", backup_with("done", check="impossible", why="owner may not create databases")
+    ),
+    "backup-was-not-tried": Fault("backup_unchecked", backup_with("done")),
     "webhook-refuses": Fault("message_undelivered", undelivered("webhook")),
     "mail-refuses": Fault("message_undelivered", undelivered("email")),
     "heartbeat-refuses": Fault("heartbeat_undelivered", heartbeat_fails),

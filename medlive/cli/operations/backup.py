@@ -38,6 +38,10 @@ def restore(
         bool, Option("--unverified", help="Ask for no signature: whoever wrote the folder runs SQL of theirs.")
     ] = False,
     check: Annotated[bool, Option("--check", help="Only check it: nothing is restored.")] = False,
+    scratch: Annotated[
+        bool,
+        Option("--scratch", help="With --check: restore it into a scratch database too, compare, and drop that."),
+    ] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Restore a backup into this instance, which must be empty, after checking its signature and every digest.
@@ -47,14 +51,20 @@ def restore(
     """
     from medlive.service.backup.restore import check_backup, restore_backup
     from medlive.service.backup.seal import public_keys
+    from medlive.service.backup.trial import try_backup
 
     if unverified and public_key:
         raise UsageError("--unverified asks for no signature, --public-key for one", hint="give one of the two")
+    if scratch and not check:
+        raise UsageError("--scratch is part of a check", hint="--check --scratch, or neither")
     settings = load_settings().settings
     keys = None if unverified else public_keys(settings, public_key or ())
     if check:
-        about = check_backup(folder, keys).about
+        checked = wait_for(try_backup(settings, folder, keys)).checked if scratch else check_backup(folder, keys)
+        about = checked.about
         text = f"the backup of {about.created_at.isoformat()} is whole" + ("" if unverified else " and signed")
+        if scratch:
+            text += f", and its {sum(about.rows.values())} rows come back"
         print_result(about.model_dump(mode="json"), as_json, lambda: say(text))
         return
     done = wait_for(restore_backup(settings, folder, keys))

@@ -180,11 +180,11 @@ def _say_cost(status: dict[str, Any]) -> None:
     say(f"{status['kept']} cases kept; {text}")
 
 
-def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | float | None:
+def _money(usd: float | None, of: dict[str, Any] | None = None) -> str | None:
     """Dollars; "unknown" for want of a price, nothing for want of threads to divide by."""
     if usd is None:
         return "unknown" if of is None or of["cost_usd"] is None else None
-    return round(usd, 4)
+    return f"{usd:.4f}"
 
 
 def _share(share: float | None) -> str | None:

@@ -1,6 +1,7 @@
 """`medlive week`: one week on one page, and its steps run again."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 import typer
 from typer import Argument, Option
@@ -11,6 +12,8 @@ from medlive.config import load_settings
 from medlive.errors import CheckFailed
 
 app = typer.Typer(no_args_is_help=True)
+_DIGEST: Final = re.compile(r"(sha256:[0-9a-f]{8})[0-9a-f]+")
+"""The log and --json have it whole."""
 
 
 @app.callback()
@@ -78,17 +81,24 @@ def clear(
 
 def _print(value: dict[str, Any]) -> None:
     names = ["source", "outcome", "began (UTC)", "took", "counts"]
-    print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
-    rows = [[*_run(step), _cost(step)] for step in value["steps"]]
-    print_table(["step", *names[1:], "USD"], rows, title="Steps")
+    if value["harvests"]:
+        print_table(names, map(_run, value["harvests"]), title=f"{value['week']}: what came")
+    else:
+        echo(f"{value['week']}: no source was harvested")
+    if value["steps"]:
+        rows = [[*_run(step), _cost(step)] for step in value["steps"]]
+        print_table(["step", *names[1:], "USD"], rows, title="Steps")
+    else:
+        echo("no step of the week has begun")
     for step in value["steps"]:
         if step["outcome"] == "failed" and step["log"]:
-            echo(f"last lines of {step['name']}:")
+            echo(f"last lines of {_short_name(step['name'])}:")
             for line in step["log"][-5:]:
                 echo(f"  {line}")
     echo(f"decided: {value['standing']['in_short']}")
-    rows = [list(row.values()) for row in value["threads"]]
-    print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
+    rows = [[cell or None for cell in row.values()] for row in value["threads"]]
+    if rows:
+        print_table(["stage", "outcome", "reason", "threads"], rows, title="What became of the threads")
     cost = []
     for spent in value["cost"]:
         if spent["by"] != "task":
@@ -110,7 +120,7 @@ def _print_beside(weeks: list[dict[str, Any]]) -> None:
             began, took = f"{step['started_at']:%a %H:%M}", _duration(step["seconds"])
             cost = f", {_cost(step)} USD" if _cost(step) else ""
             cell = f"{step['outcome']} {began}, {took}{cost}"
-            steps.setdefault(step["name"].removeprefix("scheduler "), {})[week["week"]] = cell
+            steps.setdefault(_short_name(step["name"]), {})[week["week"]] = cell
     names = [week["week"] for week in weeks]
     rows = [[step, *(cells.get(name) for name in names)] for step, cells in steps.items()]
     rows.append(["decided", *(week["standing"]["in_short"] for week in weeks)])
@@ -119,12 +129,16 @@ def _print_beside(weeks: list[dict[str, Any]]) -> None:
 
 def _run(run: dict[str, Any]) -> list[Any]:
     return [
-        run["name"],
+        _short_name(run["name"]),
         run["outcome"],
         f"{run['started_at']:%a %H:%M}",
         _duration(run["seconds"]),
-        run["in_short"],
+        _DIGEST.sub(r"\1…", run["in_short"]),
     ]
+
+
+def _short_name(command: str) -> str:
+    return command.removeprefix("scheduler ")
 
 
 def _duration(seconds: float | None) -> str:

@@ -23,7 +23,7 @@ from medlive.db.migrate import head
 from medlive.db.release.snapshots import list_snapshots
 from medlive.db.session import Database
 from medlive.db.tables.release import SnapshotState
-from medlive.errors import CheckFailed, MedliveError, UsageError
+from medlive.errors import CheckFailed, DatabaseUnavailable, MedliveError, UsageError, describe
 from medlive.integrity.folder import sync, writing_to
 from medlive.integrity.paths import PRIVATE_FILE, path_below
 from medlive.integrity.signing import PublicKey, SecretKey
@@ -33,6 +33,7 @@ from medlive.service.backup.contents import (
     SUMS,
     TAKEDOWNS,
     About,
+    Check,
     Takedown,
     copy_file,
     digest_of,
@@ -41,6 +42,7 @@ from medlive.service.backup.contents import (
 )
 from medlive.service.backup.programs import BARE, run_program
 from medlive.service.backup.seal import check_seal, key_path, seal, secret_key
+from medlive.service.backup.trial import TrialImpossible, try_backup
 from medlive.service.database import open_database
 from medlive.service.paths import archive_path, snapshots_path
 from medlive.snapshot.identity import folder_name
@@ -87,9 +89,10 @@ async def make_backup(settings: Settings, out: Path) -> dict[str, Any]:
 
 
 async def back_up_week(database: Database, settings: Settings, week: str) -> dict[str, Any]:
-    """Write the week's backup into the configured folder, and remove all but the latest of its weeks.
+    """Write the week's backup into the configured folder, try to restore it, and remove all but the latest weeks.
 
-    Only backups that this instance signed under their week's name count; whatever else lies there stays.
+    Only backups that this instance signed under their week's name count; whatever else lies there stays. Nothing
+    is removed where the latest does not come back.
 
     Raises:
         CheckFailed: if something else has the week's name.
@@ -105,10 +108,28 @@ async def back_up_week(database: Database, settings: Settings, week: str) -> dic
         about = await make_backup(settings, folder / week)
         counts = {"rows": sum(about["rows"].values()), "archives": len(about["archives"])}
         counts["snapshots"] = len(about["snapshots"])
+    counts |= await _try_week(settings, folder / week, key)
+    if counts["check"] == Check.FAILED:
+        return counts
     surplus = (await asyncio.to_thread(_own_weeks, folder, key))[:-keep]
     for old in surplus:
         await asyncio.to_thread(shutil.rmtree, old)
     return counts | {"removed": len(surplus)}
+
+
+async def _try_week(settings: Settings, folder: Path, key: PublicKey) -> dict[str, Any]:
+    """Try to restore a week's backup; the counts that say how it went."""
+    if not settings.backup.check:
+        return {"check": Check.OFF}
+    try:
+        trial = await try_backup(settings, folder, [key])
+    except DatabaseUnavailable:
+        raise
+    except TrialImpossible as error:
+        return {"check": Check.IMPOSSIBLE, "why": describe(error)}
+    except MedliveError as error:
+        return {"check": Check.FAILED, "problem": f"the restore check failed: {describe(error)}"}
+    return {"check": Check.PASSED, "restored_tables": trial.tables, "restored_rows": trial.rows}
 
 
 def _is_written(folder: Path, key: PublicKey) -> bool:

@@ -12,6 +12,7 @@ from medlive.clock import parse_moment
 from medlive.db.tables.intake import RunOutcome
 from medlive.db.tables.watch import Severity
 from medlive.printable import printable
+from medlive.service.backup.contents import Check as RestoreCheck
 from medlive.service.schedule.steps import BACKUP, StepState, StepStatus, command_of, summarize_counts
 from medlive.service.watch.alike import group_failures
 from medlive.service.watch.model import CERTIFICATES, EVIDENCE, HEARTBEAT, Facts, Finding, Problem
@@ -337,12 +338,26 @@ def backup_old(facts: Facts) -> Iterator[Finding]:
     """The latest weekly backup is too old, or was never made."""
     if facts.settings.backup.folder is None or not facts.in_use:
         return
-    done = facts.history.done.get(command_of(BACKUP))
+    done = facts.history.done.get(_BACKUP)
     first = min((harvest.first_at for harvest in facts.history.harvests.values()), default=facts.moment)
     at = first if done is None else done.finished_at or done.started_at
     if facts.moment - at > timedelta(days=facts.settings.watch.backup_days):
         text = "no weekly backup was ever made" if done is None else f"the latest backup was made {_minute(at)}"
         yield Finding(text, "look at the step in `medlive status`, or run `medlive backup FOLDER`")
+
+
+def backup_unchecked(facts: Facts) -> Iterator[Finding]:
+    """The latest weekly backup was not restored into a scratch database, or did not come back."""
+    latest, done = facts.history.latest.get(_BACKUP), facts.history.done.get(_BACKUP)
+    if facts.settings.backup.folder is None or not facts.settings.backup.check:
+        return
+    if latest is not None and latest.counts.get("check") == RestoreCheck.FAILED:
+        problem = f"the backup of {latest.week}: {summarize_counts(latest.counts)}"
+        yield Finding(problem, f"find out what altered it, move it away, then {_BACK_UP_AGAIN}")
+    elif done is not None and done.counts.get("check") == RestoreCheck.IMPOSSIBLE:
+        yield Finding(f"the backup of {done.week} was not tried: {done.counts['why']}", f"then {_BACK_UP_AGAIN}")
+    elif done is not None and done.counts.get("check") != RestoreCheck.PASSED:
+        yield Finding(f"the backup of {done.week} was not restored to check it", f"{_BACK_UP_AGAIN} does it")
 
 
 def message_undelivered(facts: Facts) -> Iterator[Finding]:
@@ -406,12 +421,15 @@ CHECKS: Final[tuple[Check, ...]] = (
     Check("clock_off", Severity.PAGE, clock_off),
     Check("recorded_ahead", Severity.TICKET, recorded_ahead),
     Check("backup_old", Severity.TICKET, backup_old),
+    Check("backup_unchecked", Severity.TICKET, backup_unchecked),
     Check("message_undelivered", Severity.TICKET, message_undelivered),
     Check("heartbeat_undelivered", Severity.TICKET, heartbeat_undelivered),
     Check("certificate_ends", Severity.TICKET, certificate_ends),
 )
 """All checks, in the order in which `status --check` prints what they find."""
 
+_BACKUP: Final = command_of(BACKUP)
+_BACK_UP_AGAIN: Final = "`medlive week run backup`"
 _STEP_HINT: Final = "`medlive status` shows the steps; what failed is tried again by itself"
 
 

@@ -1,6 +1,7 @@
 """What commands say while they work."""
 
 import logging
+import re
 import time
 from pathlib import Path
 
@@ -63,3 +64,25 @@ def test_nothing_is_written_into_a_run_folder_or_a_snapshot(
 
     monkeypatch.setattr(Path, "open", refuse)
     new_file(whole / "data" / "x.csv")
+
+
+@pytest.mark.parametrize("columns", [80, 120])
+def test_a_table_breaks_no_word_where_its_words_fit(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int
+) -> None:
+    for name, value in {"COLUMNS": str(columns), "TERM": "xterm", "FORCE_COLOR": "1", "NO_COLOR": "1"}.items():
+        monkeypatch.setenv(name, value)
+    names = ["step", "last run (UTC)", "took", "outcome", "counts", "due (UTC)", "now"]
+    counts = "cases 45, criteria 432, kept_out 1, audit_log_entries 2"
+    row = ["harvest:icliniq", "Mon 2026-11-23 05:20", "5 s", "done", counts, "Sun 2026-11-29 18:00", "due"]
+    output.print_table(names, [row, [None] * len(row)], title="Steps")
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
+    assert max(map(len, plain.splitlines())) <= columns
+    shown = set(re.split(r"[\s│┃]+", plain))
+    assert shown >= {word for cell in [*names, *row] for word in cell.split()}
+
+
+def test_a_column_of_numbers_and_unknown_amounts_is_set_right(capsys: pytest.CaptureFixture[str]) -> None:
+    output.print_table(["what", "USD"], [["a", "0.5000"], ["b", None], ["c", "unknown"], ["d", "12.0000"]])
+    cells = [line.partition("│")[2] for line in capsys.readouterr().out.splitlines()[2:]]
+    assert cells == ["  0.5000", "       –", " unknown", " 12.0000"]

@@ -1,0 +1,161 @@
+"""Trying a backup: its dump is restored into a scratch database, compared with what the backup says, and dropped.
+
+A backup whose digests are right may still not come back: the dump was cut short before it was signed, a program of
+PostgreSQL is missing, the server is older. Only a restore shows it.
+"""
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from pydantic import SecretStr
+
+from medlive.config import Settings
+from medlive.db.audit.health import data_directory
+from medlive.db.backups import (
+    count_rows,
+    database_size,
+    may_create_databases,
+    scratch_database,
+    server_version,
+)
+from medlive.db.harvest.archives import list_archives
+from medlive.db.release.snapshots import SnapshotInfo, list_snapshots
+from medlive.db.session import Database, advisory_lock
+from medlive.db.tables.release import SnapshotState
+from medlive.errors import BadInput, CheckFailed, UsageError
+from medlive.integrity.folder import writing_to
+from medlive.integrity.paths import PRIVATE_FOLDER
+from medlive.integrity.signing import PublicKey
+from medlive.service.backup.contents import DUMP, SUMS, copy_file
+from medlive.service.backup.programs import BARE, run_program
+from medlive.service.backup.restore import Checked, check_backup
+from medlive.service.database import database_url
+from medlive.snapshot.identity import folder_name
+
+_ROOM: Final = 2
+"""A restore takes so many times the database's size: its tables and indexes, and the log of writing them."""
+_BY_HAND: Final = "or `medlive restore FOLDER --check --scratch` on another machine and [backup] check = false"
+
+
+class TrialImpossible(UsageError):
+    """A backup cannot be restored into a scratch database of this server."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """What came back of a backup."""
+
+    checked: Checked
+    tables: int
+    rows: int
+
+
+async def try_backup(settings: Settings, folder: Path, keys: Sequence[PublicKey] | None) -> Trial:
+    """Check a backup's files, restore its dump into a scratch database, compare, and drop the database.
+
+    Args:
+        settings: The settings of the instance; the scratch database is made beside its own, which stays as it is.
+        folder: The backup.
+        keys: The keys of which one must have signed it; None to ask for no signature.
+
+    Raises:
+        CheckFailed: if none of these keys signed it, or what came back is not what it says.
+        BadInput: if it is damaged.
+        TrialImpossible: if this user may not create databases, or there is no room for another.
+        ServiceUnavailable: if pg_restore fails.
+        DatabaseUnavailable: without the server.
+    """
+    checked = await asyncio.to_thread(check_backup, folder, keys)
+    database = Database.connect(database_url(settings))
+    try:
+        async with advisory_lock(database, "restore check") as is_alone:
+            if not is_alone:
+                raise TrialImpossible("another backup is being tried", hint="wait for its end")
+            version = await _examine_server(database, settings)
+            async with scratch_database(database) as url:
+                await _restore_dump(settings, url, version, folder, checked)
+                return await _compare(url, folder, checked)
+    finally:
+        await database.aclose()
+
+
+async def _examine_server(database: Database, settings: Settings) -> int:
+    """Return the server's version. Raises TrialImpossible where it cannot have a scratch database."""
+    async with database.begin() as session:
+        if not await may_create_databases(session):
+            user = database.engine.url.username or "the database's user"
+            raise TrialImpossible(
+                f"{user} may not create the scratch database", hint=f"ALTER ROLE {user} CREATEDB; {_BY_HAND}"
+            )
+        place = await data_directory(session)
+        _check_room(settings, place, _ROOM * await database_size(session))
+        return await server_version(session)
+
+
+def _check_room(settings: Settings, place: str | None, needed: int) -> None:
+    """Raise TrialImpossible where the database's disk has no room beside what must stay free of it."""
+    if place is None or not os.path.isdir(place):  # it may be on another machine
+        return
+    free = shutil.disk_usage(place).free - settings.watch.disk_free_gb * 1e9
+    if free < needed:
+        raise TrialImpossible(
+            f"{max(free, 0) / 1e9:.1f} GB are free for the scratch database, which may take {needed / 1e9:.1f}",
+            hint=f"make room at {place}; {_BY_HAND}",
+        )
+
+
+async def _restore_dump(settings: Settings, url: str, version: int, folder: Path, checked: Checked) -> None:
+    """Restore a private copy of the dump, which is compared with its digest again."""
+    scratch = settings.model_copy(update={"database_url": SecretStr(url)})
+    with writing_to(settings.home):
+        settings.home.mkdir(mode=PRIVATE_FOLDER, parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".trial-", dir=settings.home) as private:
+        with writing_to(settings.home):
+            copied = await asyncio.to_thread(copy_file, folder, DUMP, Path(private), DUMP)
+        if copied != checked.digests[DUMP]:
+            raise BadInput(f"{folder}: {DUMP} changed while it was being tried")
+        await run_program(scratch, "pg_restore", version, "--exit-on-error", *BARE, str(Path(private) / DUMP))
+
+
+async def _compare(url: str, folder: Path, checked: Checked) -> Trial:
+    """Compare what came back with what the backup says. Raises CheckFailed."""
+    scratch = Database.connect(url)
+    try:
+        async with scratch.begin() as session:
+            rows = await count_rows(session)
+            archives = {archive.path: archive.bytes for archive in await list_archives(session)}
+            snapshots = await list_snapshots(session)
+    finally:
+        await scratch.aclose()
+    wrong = _differences(checked, rows, archives, snapshots)
+    if wrong:
+        more = f", and {len(wrong) - 1} more" if len(wrong) > 1 else ""
+        raise CheckFailed(f"{folder} does not come back as it was written: {wrong[0]}{more}")
+    return Trial(checked=checked, tables=len(rows), rows=sum(rows.values()))
+
+
+def _differences(
+    checked: Checked, rows: Mapping[str, int], archives: Mapping[str, int], snapshots: Sequence[SnapshotInfo]
+) -> list[str]:
+    """Return what differs between the restored rows and the backup's own record and files."""
+    about, wrong = checked.about, list[str]()
+    for table in sorted(about.rows.keys() | rows.keys()):
+        if rows.get(table) != about.rows.get(table):
+            wrong.append(f"table {table}: expected {about.rows.get(table)} rows, got {rows.get(table)}")
+    for name in sorted(about.archives.keys() | archives.keys()):
+        if archives.get(name) != about.archives.get(name):
+            wrong.append(f"raw pages {name}: the rows name other bytes than the backup")
+        elif f"archive/{name}" not in checked.digests:
+            wrong.append(f"raw pages {name}: missing")
+    for snapshot in snapshots:
+        digest = checked.digests.get(f"snapshots/{folder_name(snapshot.version)}/{SUMS}")
+        is_there = snapshot.state is SnapshotState.FROZEN and digest is not None
+        if is_there and snapshot.sums_digest != f"sha256:{digest}":
+            wrong.append(f"snapshot {snapshot.version}: its files are not those that its row names")
+    return wrong
