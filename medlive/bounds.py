@@ -44,6 +44,8 @@ REPLY_CHARS_SHOWN: Final = 20_000
 """Characters of a model's reply beside the thread that it is about."""
 REQUEST_CHARS_SHOWN: Final = 200_000
 """Characters of each text of a request to a model, on its own page."""
+LOG_CHARS_SHOWN: Final = 4_000
+"""Characters of each text of an entry of the audit log, on pages and by `medlive audit log`."""
 HELD_SHOWN: Final = 100
 """Held cases on the review desk."""
 CHANGES_SHOWN: Final = 100

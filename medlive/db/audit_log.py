@@ -11,8 +11,9 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import Label, Text, case, cast, func, insert, literal, select, update
 
+from medlive.bounds import LOG_CHARS_SHOWN
 from medlive.clock import now
 from medlive.db.mapping import is_one_of, read
 from medlive.db.session import Session
@@ -108,13 +109,23 @@ async def erase_reasons(session: Session, thread: str, case_ids: Sequence[str]) 
 async def list_entries(
     session: Session, *, before: int | None = None, subject: str | None = None, limit: int = 100
 ) -> list[LogEntry]:
-    """The entries with a number below `before`, about `subject` where given, newest first."""
-    query = select(AuditLogRow).order_by(AuditLogRow.number.desc()).limit(limit)
+    """The entries with a number below `before`, about `subject` where given, newest first.
+
+    Texts are cut to LOG_CHARS_SHOWN, and longer details left out: whoever takes over the web can write any.
+    """
+    row = AuditLogRow
+    texts: list[Label[str]] = []
+    for text in (row.by, row.subject, row.reason):
+        texts.append(func.left(text, LOG_CHARS_SHOWN, type_=text.type).label(text.key))
+    is_short = func.length(cast(row.details, Text)) <= LOG_CHARS_SHOWN
+    details = case((is_short, row.details), else_=literal({}, row.details.type)).label("details")
+    rest = (row.number, row.at, row.action, row.reason_digest, row.previous, row.digest, row.salt)
+    query = select(*texts, details, *rest).order_by(row.number.desc()).limit(limit)
     if before is not None:
-        query = query.where(AuditLogRow.number < before)
+        query = query.where(row.number < before)
     if subject is not None:
-        query = query.where(AuditLogRow.subject == subject)
-    return [read(LogEntry, row) for row in await session.scalars(query)]
+        query = query.where(row.subject == subject)
+    return [LogEntry(**found) for found in (await session.execute(query)).mappings()]
 
 
 async def latest_act(session: Session, action: Act) -> int:

@@ -7,6 +7,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from medlive.bounds import LOG_CHARS_SHOWN
 from medlive.db import accounts
 from medlive.db.audit_log import list_entries, record, verify_log
 from medlive.db.session import Database
@@ -139,6 +140,18 @@ async def test_entries_that_were_cut_off_are_missed_by_the_snapshot_s_manifest(
         assert named[0] in lost.err, lost.err
 
     await asyncio.to_thread(work)
+
+
+async def test_a_long_entry_is_listed_in_short_and_verified_whole(database: Database, four: str) -> None:
+    long = "x" * (LOG_CHARS_SHOWN + 1)
+    async with database.begin() as session:
+        await record(session, Act.APPROVE, long, long, by=long, note=long)
+        latest, before, *_ = await list_entries(session)
+    shown = long[:LOG_CHARS_SHOWN]
+    assert (latest.by, latest.subject, latest.reason, latest.details) == (shown, shown, shown, {})
+    assert (before.reason, before.details) == ("Zwölf\x00 \ud800", {"revision": 3, "names": ["é"]})
+    assert before.is_intact()
+    assert await faults(database, four) == ()
 
 
 async def test_what_becomes_of_accounts_is_logged_without_secrets(
