@@ -1,8 +1,9 @@
 """What literature services answered, shared by all workers of an instance."""
 
 from datetime import timedelta
+from typing import Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from medlive.db.session import Database
@@ -15,6 +16,15 @@ _TAKE_TURN = text("""
         greatest(literature_turns.next_at, clock_timestamp()) + make_interval(secs => :interval_s)
     RETURNING extract(epoch FROM next_at - clock_timestamp())
 """)
+
+_HOLD_BACK = text("""
+    INSERT INTO literature_turns (service, next_at)
+    VALUES (:service, clock_timestamp() + make_interval(secs => :wait_s))
+    ON CONFLICT (service) DO UPDATE SET next_at =
+        greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
+""")
+BATCH: Final = 1000
+"""Answers that are deleted at once."""
 
 
 class PostgresAnswers:
@@ -46,3 +56,21 @@ class PostgresAnswers:
         async with self._database.begin() as session:
             until_next = await session.scalar(_TAKE_TURN, values)
         return max(0.0, float(until_next) - interval_s)
+
+    async def hold_back(self, service: str, wait_s: float) -> None:
+        """See AnswerStore; the database's clock counts."""
+        async with self._database.begin() as session:
+            await session.execute(_HOLD_BACK, {"service": service, "wait_s": wait_s})
+
+    async def delete_old(self) -> int:
+        """Delete the answers that are no longer used, a batch at a time; return how many."""
+        row = LiteratureAnswerRow
+        old = select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
+        count = 0
+        while True:
+            async with self._database.begin() as session:
+                statement = delete(row).where(row.key.in_(old)).returning(row.key)
+                deleted = len((await session.scalars(statement)).all())
+            count += deleted
+            if deleted < BATCH:
+                return count
