@@ -227,13 +227,13 @@ async def test_answers_that_are_no_longer_used_are_deleted(
 ) -> None:
     monkeypatch.setattr(literature, "BATCH", 2)
     store = PostgresAnswers(database, days=10)
-    for number in range(6):
-        await store.save(digest_text(str(number)), "pubmed", b"x")
+    await store.save("pubmed", {digest_text(str(number)): b"x" for number in range(6)})
     old = "UPDATE literature_answers SET fetched_at = now() - interval '11 days' WHERE key <> :key"
     async with database.begin() as session:
         await session.execute(text(old), {"key": digest_text("0")})
     assert await store.delete_old() == 5
-    assert await store.load(digest_text("0")) == b"x"
+    keys = [digest_text(str(number)) for number in range(6)]
+    assert await store.load(keys) == {keys[0]: b"x"}
 
 
 async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(

@@ -1,5 +1,6 @@
 """What literature services answered, shared by all workers of an instance."""
 
+from collections.abc import Collection, Mapping
 from datetime import timedelta
 from typing import Final
 
@@ -35,20 +36,21 @@ class PostgresAnswers:
         self._database = database
         self._age = timedelta(days=days)
 
-    async def load(self, key: str) -> bytes | None:
+    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
         row = LiteratureAnswerRow
-        recent = select(row.body).where(row.key == key, row.fetched_at > func.now() - self._age)
+        recent = select(row).where(row.key.in_(keys), row.fetched_at > func.now() - self._age)
         async with self._database.read() as session:
-            body: bytes | None = await session.scalar(recent)
-        return body
+            return {answer.key: answer.body for answer in await session.scalars(recent)}
 
-    async def save(self, key: str, service: str, body: bytes) -> None:
+    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
-        values = {"service": service, "body": body, "fetched_at": func.now()}
-        statement = insert(LiteratureAnswerRow).values(key=key, **values)
+        # In order, so that two workers never wait for one another.
+        rows = [{"key": key, "service": service, "body": body} for key, body in sorted(answers.items())]
+        statement = insert(LiteratureAnswerRow).values(rows)
+        newer = {"body": statement.excluded.body, "fetched_at": func.now()}
         async with self._database.begin() as session:
-            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=values))
+            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=newer))
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""

@@ -88,20 +88,26 @@ class PubMed:
 
     async def _records(self, articles: Sequence[str]) -> dict[str, bytes]:
         """Return each article's record; those that are not stored are asked for together."""
+        if not articles:
+            return {}
+        keys = {article: self._article_key(article) for article in articles}
+        stored = await self._store.load(keys.values())
         records: dict[str, bytes] = {}
         for article in articles:
-            known = await self._store.load(self._article_key(article))
-            if known is not None:
-                records[article] = known
-        missing = [article for article in articles if article not in records]
+            if keys[article] in stored:
+                records[article] = stored[keys[article]]
+        missing = {article for article in articles if article not in records}
         if missing:
-            form = {**self._own, "id": ",".join(missing), "retmode": "xml"}
+            form = {**self._own, "id": ",".join(sorted(missing, key=int)), "retmode": "xml"}
             body = await self._caller.fetch(f"{self._address}/efetch.fcgi", form, read_articles)
+            fetched: dict[str, bytes] = {}
             for frame in frames(io.BytesIO(body)):
                 article = pmid_of(frame.data) or ""
                 if article in missing:
-                    records[article] = frame.data
-                    await self._store.save(self._article_key(article), self.name, frame.data)
+                    fetched[article] = frame.data
+            if fetched:
+                await self._store.save(self.name, {keys[article]: data for article, data in fetched.items()})
+            records |= fetched
         return records
 
     def _article_key(self, article: str) -> str:

@@ -4,7 +4,7 @@ to ask over HTTP with pace, retries and a cache."""
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import date
 from typing import Final, NamedTuple, Protocol
@@ -51,12 +51,12 @@ class Refused(Unreadable):
 class AnswerStore(Protocol):
     """Keeps answers, and the turns of all workers at a service."""
 
-    async def load(self, key: str) -> bytes | None:
-        """Return the stored answer of a request that is recent enough; None if there is none."""
+    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Return those of the answers that are stored and recent enough, by key."""
         ...
 
-    async def save(self, key: str, service: str, body: bytes) -> None:
-        """Store what was read from an answer."""
+    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
+        """Store what was read from answers, by key."""
         ...
 
     async def take_turn(self, service: str, interval_s: float) -> float:
@@ -131,11 +131,11 @@ class Caller:
             CircuitOpen: if the service is away, for whatever request.
         """
         key = self.key(address, form)
-        stored = await self.store.load(key)
-        if stored is None:
-            stored = await self.fetch(address, form, read)
-            await self.store.save(key, self.service, stored)
-        return stored
+        stored = await self.store.load([key])
+        if key not in stored:
+            stored = {key: await self.fetch(address, form, read)}
+            await self.store.save(self.service, stored)
+        return stored[key]
 
     async def fetch(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
         """Return what `read` makes of the service's answer, asked for again where that may help.
