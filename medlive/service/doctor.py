@@ -297,11 +297,11 @@ async def _examine_service(retriever: "Retriever", name: str) -> Finding:
         (hits,) = await retriever.search([Query("fever treatment")], k=3, corpora=[name])
     except LiteratureUnavailable as error:
         step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
-        return _bad("evidence", error.message, step)
+        return _bad(f"evidence {name}", error.message, step)
     if not hits:
         step = "[evidence] online_addresses in medlive.toml: does it name the service?"
-        return _warning("evidence", f"{name} answers, and has nothing on fever", step)
-    return _good("evidence", f"{name} answers with passages")
+        return _warning(f"evidence {name}", "it answers, and has nothing on fever", step)
+    return _good(f"evidence {name}", "it answers with passages")
 
 
 async def _examine_index(settings: Settings) -> Finding:

@@ -77,10 +77,10 @@ async def import_english(instance: Instance, samples: list[SampleThread], most: 
 async def test_a_week_needs_no_index_and_afterwards_no_service(
     instance: Instance, served: LiteratureServer, samples: list[SampleThread]
 ) -> None:
-    await import_english(instance, samples, 6)
+    await import_english(instance, samples, 3)
     await run(instance, "curate")
     kept = instance.one("SELECT count(*) FROM curations WHERE outcome = 'kept'")
-    assert kept >= 5, instance.places()
+    assert kept >= 2, instance.places()
     assert instance.one(UNJUDGED) == 0
     status = await run(instance, "status")
     assert "retriever: pubmed + europepmc online, no local index" in status.err

@@ -1,9 +1,11 @@
 """Literature on demand against both services' formats and faults, with answers kept in a real database."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -11,20 +13,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from medlive.clock import now
+from medlive.clock import iso_week, now
 from medlive.config import Settings
 from medlive.db.curation import literature
 from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.session import Database
 from medlive.digest import digest_text
-from medlive.errors import CircuitOpen, LiteratureUnavailable
+from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.online import europepmc, pubmed, service
 from medlive.evidence.online.phrases import MOST_WORDS, plain_words
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
 from medlive.llm import circuit
-from medlive.service.wiring import literature_circuits, open_online
+from medlive.service.paths import index_path
+from medlive.service.schedule.scheduler import WORK
+from medlive.service.schedule.steps import RETENTION
+from medlive.service.wiring import check_local_evidence, literature_circuits, open_online
 from tests.support.literature import Article, LiteratureServer, json_error, serve_literature, xml
 
 GOUT = Article("101", "Colchicine in gout", "Colchicine relieves acute gout within a day.")
@@ -222,16 +229,43 @@ async def test_an_answer_of_today_serves_tomorrow_and_one_about_the_past_has_its
     assert any("TO 2020-01-01]" in limit for limit in limits)
 
 
+async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searched(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = Settings.model_validate({"home": tmp_path})
+    rows = tmp_path / "rows.jsonl"
+    url = "https://pubmed.ncbi.nlm.nih.gov/106/"
+    rows.write_text(json.dumps({"id": "a", "title": "Gout", "text": "Gout is treated.", "url": url}) + "\n")
+    build_index([open_corpus(rows, name="pubmed")], index_path(settings))
+    async with serve_literature(replace(CHAPTER, source="MED")) as server:
+        online = settings_of(server).model_copy(update={"home": tmp_path})
+        retriever = open_online(online, database)
+        assert retriever is not None
+        assert retriever.identity.corpora["pubmed"].startswith("sha256:")
+        (hits,) = await retriever.search([Query("gout")], k=5, corpora=["pubmed"])
+        await retriever.aclose()
+    assert {side.side for hit in hits for side in hit.sides} == {Side.LEXICAL, Side.PUBMED}
+
+
+def test_an_index_is_needed_only_where_no_service_is_asked(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"home": tmp_path})
+    with pytest.raises(IndexMissing):
+        check_local_evidence(settings)
+    evidence = settings.evidence.model_copy(update={"online": ("pubmed",)})
+    check_local_evidence(settings.model_copy(update={"evidence": evidence}))
+
+
 async def test_answers_that_are_no_longer_used_are_deleted(
-    database: Database, monkeypatch: pytest.MonkeyPatch
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(literature, "BATCH", 2)
+    settings = Settings.model_validate({"home": tmp_path, "evidence": {"online_days": 10}})
     store = PostgresAnswers(database, days=10)
     await store.save("pubmed", {digest_text(str(number)): b"x" for number in range(6)})
     old = "UPDATE literature_answers SET fetched_at = now() - interval '11 days' WHERE key <> :key"
     async with database.begin() as session:
         await session.execute(text(old), {"key": digest_text("0")})
-    assert await store.delete_old() == 5
+    assert (await WORK[RETENTION](database, settings, iso_week(now())))["answers"] == 5
     keys = [digest_text(str(number)) for number in range(6)]
     assert await store.load(keys) == {keys[0]: b"x"}
 
