@@ -110,6 +110,10 @@ class EvidenceUnavailable(ServiceUnavailable):
     """The evidence index cannot be used."""
 
 
+class LiteratureUnavailable(EvidenceUnavailable):
+    """A literature service gave no usable answer."""
+
+
 class IndexMissing(EvidenceUnavailable):
     """There is no evidence index."""
 

@@ -79,7 +79,8 @@ def _check(done: dict[str, Any]) -> None:
         raise ServiceUnavailable(f"{obstacle}; {done['left']} threads wait", hint=hint)
     if unanswered := done["failures"].get(Reason.ENDPOINT_UNAVAILABLE):
         hint = "medlive status shows the reason; the next medlive curate tries them again"
-        raise EndpointUnavailable(f"{unanswered} threads failed: a model endpoint gave no answer", hint=hint)
+        cause = "a model endpoint or a literature service gave no answer"
+        raise EndpointUnavailable(f"{unanswered} threads failed: {cause}", hint=hint)
     if failed := done["outcomes"].get("failed"):
         say(f"{failed} threads failed for want of a usable reply; the next medlive curate tries them again")
 

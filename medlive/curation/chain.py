@@ -14,7 +14,7 @@ from medlive.curation.cross_examination import cross_examine, texts_of
 from medlive.curation.model import Alignment, Call, Curation, ElementStatus, Hold, Outcome, Reason, Side, Stage
 from medlive.curation.model import Thresholds as Thresholds
 from medlive.curation.second_reader import read_case, reading_holds
-from medlive.errors import UsageError
+from medlive.errors import LiteratureUnavailable, UsageError
 from medlive.evidence.passage import Retriever
 from medlive.llm.engine import Engine
 from medlive.threads.model import Thread
@@ -150,11 +150,14 @@ class _Chain:
         return Agent(self.respondents[role], self.calls, self.language, first)
 
     async def finish(self, work: Awaitable[Curation]) -> Curation:
-        """Await the work; a failure of an agent becomes the outcome, and the calls are added."""
+        """Await the work; a failure of an agent or a service becomes the outcome, and the calls are added."""
         try:
             result = await work
         except AgentFailure as failure:
             result = replace(self.state, outcome=Outcome.FAILED, reason=failure.reason, detail=failure.detail)
+        except LiteratureUnavailable as error:
+            why = error.message[:2000]
+            result = replace(self.state, outcome=Outcome.FAILED, reason=Reason.ENDPOINT_UNAVAILABLE, detail=why)
         return replace(result, calls=tuple(self.calls))
 
     async def run(self) -> Curation:

@@ -9,6 +9,7 @@ import os
 import shutil
 import stat
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import timedelta
 from enum import StrEnum
@@ -22,7 +23,7 @@ from medlive.config import RoleSettings, Settings
 from medlive.db.migrate import check as schema_differences
 from medlive.db.runs import load_history
 from medlive.db.session import read_clock
-from medlive.errors import MedliveError
+from medlive.errors import IndexMissing, LiteratureUnavailable, MedliveError
 from medlive.integrity.signing import load_signing_key
 from medlive.llm.engine import UNNAMED, Prompt, Reply, Request
 from medlive.llm.reading import NoObject, read_object
@@ -33,6 +34,7 @@ from medlive.service.schedule.clocks import clock_problem
 from medlive.service.wiring import open_endpoint
 
 if TYPE_CHECKING:
+    from medlive.evidence.passage import Retriever
     from medlive.sources.fetching.fetch import Fetcher
     from medlive.sources.fetching.policy import FetchPolicy
     from medlive.sources.source import PageRequest
@@ -264,7 +266,45 @@ def _judge_reply(subject: str, role: RoleSettings, reply: Reply, *, priced: bool
 
 
 async def examine_evidence(settings: Settings) -> list[Finding]:
-    """Whether the index opens, every file has its digest, and a search ends with passages."""
+    """Whether the index opens, every file has its digest, and a search ends with passages; so for each service."""
+    findings = await _examine_services(settings) if settings.evidence.online else []
+    try:
+        findings.append(await _examine_index(settings))
+    except IndexMissing:
+        if not settings.evidence.online:
+            raise
+    return findings
+
+
+async def _examine_services(settings: Settings) -> list[Finding]:
+    """Whether each literature service gives passages now, whatever was stored of it."""
+    from medlive.service.wiring import open_online
+
+    findings: list[Finding] = []
+    async with open_database(settings) as database:
+        retriever = open_online(settings, database, use_stored=False)
+        assert retriever is not None
+        async with aclosing(retriever):
+            for name in settings.evidence.online:
+                findings.append(await _examine_service(retriever, name))
+    return findings
+
+
+async def _examine_service(retriever: "Retriever", name: str) -> Finding:
+    from medlive.evidence.passage import Query
+
+    try:
+        (hits,) = await retriever.search([Query("fever treatment")], k=3, corpora=[name])
+    except LiteratureUnavailable as error:
+        step = "medlive doctor again later; [evidence] online in medlive.toml names the services"
+        return _bad(f"evidence {name}", error.message, step)
+    if not hits:
+        step = "[evidence] online_addresses in medlive.toml: does it name the service?"
+        return _warning(f"evidence {name}", "it answers, and has nothing on fever", step)
+    return _good(f"evidence {name}", "it answers with passages")
+
+
+async def _examine_index(settings: Settings) -> Finding:
     from medlive.evidence.passage import Query
     from medlive.service.wiring import open_retriever
 
@@ -273,8 +313,8 @@ async def examine_evidence(settings: Settings) -> list[Finding]:
     passages = retriever.identity.passages
     if not hits:
         step = "medlive evidence list shows what it holds; build it from corpora on the threads' subjects"
-        return [_warning("evidence", f"{passages:,} passages, and none on fever", step)]
-    return [_good("evidence", f"{passages:,} passages at {index_path(settings)}, every file as it was built")]
+        return _warning("evidence", f"{passages:,} passages, and none on fever", step)
+    return _good("evidence", f"{passages:,} passages at {index_path(settings)}, every file as it was built")
 
 
 async def examine_messages(settings: Settings) -> list[Finding]:

@@ -77,8 +77,6 @@ async def read_health(database: Database, settings: Settings) -> dict[str, Any]:
 
 async def read_status(settings: Settings) -> dict[str, Any]:
     """Everything `medlive status` prints, as JSON values: `read_health`, costs, and what the week will cost."""
-    from medlive.evidence.manifest import describe_retriever  # imports NumPy
-
     async with open_database(settings) as database:
         async with database.begin() as session:
             rows = await funnel(session)
@@ -100,13 +98,24 @@ async def read_status(settings: Settings) -> dict[str, Any]:
             "answers": [answers_as_json(answers) for answers in spent.answers],
             "curated": spent.curated,
             "failures": [asdict(failure) for failure in failures],
-            "retriever": describe_retriever(
-                index_path(settings), encoder_settings(settings), settings.evidence.retriever
-            ),
+            "retriever": _describe_evidence(settings),
         }
         | health
         | {"week": week | {"delayed": queued.delayed, "delayed_until": queued.next_at}}
     )
+
+
+def _describe_evidence(settings: Settings) -> str:
+    """Return in a line what claims are looked up in: literature services, and the local index."""
+    from medlive.evidence.manifest import describe_retriever  # imports NumPy
+
+    section = settings.evidence
+    index = index_path(settings)
+    services = f"{' + '.join(section.online)} online"
+    if section.online and not index.exists():
+        return f"{services}, no local index"
+    local = describe_retriever(index, encoder_settings(settings), section.retriever)
+    return f"{services}; {local}" if section.online else local
 
 
 def cost_as_json(cost: Cost, spent: Costs) -> dict[str, Any]:

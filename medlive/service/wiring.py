@@ -26,7 +26,7 @@ from medlive.digest import digest_json
 from medlive.errors import ConfigError, IndexMissing, UsageError
 from medlive.evaluation.asking.registry import Candidate, load_registry
 from medlive.llm.budget import Budget
-from medlive.llm.circuit import Circuit, circuit_of
+from medlive.llm.circuit import Circuit, CircuitStore, circuit_key, circuit_of
 from medlive.llm.engine import Engine, EngineIdentity
 from medlive.llm.limiter import Limiters
 from medlive.llm.openai import RULES_MODEL, Access, OpenAIEngine
@@ -256,10 +256,44 @@ def open_retriever(settings: Settings, at: Path | None = None) -> "Retriever":
     return open_index(at or index_path(settings), settings=encoder_settings(settings), verify=True, **how)
 
 
-def open_online(settings: Settings, database: "Database") -> "OnlineRetriever | None":
-    """Open the literature services of the settings over the local index, if there is one; None without services.
+def literature_circuits(settings: Settings, store: CircuitStore | None = None) -> dict[str, Circuit]:
+    """Return the circuit of each literature service that is configured; without a store each is its own."""
+    circuits: dict[str, Circuit] = {}
+    for name in settings.evidence.online:
+        circuits[name] = Circuit(circuit_key("literature", "", name), name, store)
+    return circuits
 
-    Raises ConfigError if NCBI's key is named and not set.
+
+def check_local_evidence(settings: Settings) -> None:
+    """Open the local index, if a service does not stand in for a missing one. Raises EvidenceUnavailable."""
+    try:
+        open_retriever(settings)
+    except IndexMissing:
+        if not settings.evidence.online:
+            raise
+
+
+def open_online(
+    settings: Settings,
+    database: "Database",
+    circuits: Mapping[str, Circuit] | None = None,
+    *,
+    use_stored: bool = True,
+) -> "OnlineRetriever | None":
+    """Open the literature services of the settings over the local index, if there is one.
+
+    Args:
+        settings: Name the services.
+        database: Keeps their answers, and their turns over all workers.
+        circuits: Service → its circuit; None for circuits of this retriever alone.
+        use_stored: Whether answers that are stored are used.
+
+    Returns:
+        The retriever; None where no service is configured.
+
+    Raises:
+        ConfigError: if NCBI's key is named and not set.
+        EvidenceUnavailable: if there is a local index that cannot be used.
     """
     from medlive.db.curation.literature import PostgresAnswers
     from medlive.deidentify.detect import find_identifiers
@@ -273,22 +307,25 @@ def open_online(settings: Settings, database: "Database") -> "OnlineRetriever | 
         return None
     contact = section.online_email or ""
     client = HttpClient(contact)
-    store = PostgresAnswers(database, days=section.online_days)
+    store = PostgresAnswers(database, days=section.online_days if use_stored else 0)
+    gates = literature_circuits(settings) if circuits is None else circuits
     services: list[Literature] = []
     for name in section.online:
         address = section.online_addresses.get(name)
         at = {} if address is None else {"address": address}
         if name == "pubmed":
             key = read_key(section.online_key_env) if section.online_key_env else ""
-            services.append(PubMed(client.post, store, contact=contact, key=key, **at))
+            services.append(PubMed(client.post, store, gates[name], contact=contact, key=key, **at))
         else:
-            services.append(EuropePMC(client.post, store, contact=contact, **at))
+            services.append(EuropePMC(client.post, store, gates[name], contact=contact, **at))
     local = None
     with suppress(IndexMissing):
         local = open_retriever(settings)
-    return OnlineRetriever(
-        services, local, may_leave=lambda phrase: not find_identifiers(phrase, None), close=client.aclose
-    )
+
+    def may_leave(phrase: str) -> bool:
+        return not any(find_identifiers(phrase, language) for language in ("en", "zh"))
+
+    return OnlineRetriever(services, local, may_leave=may_leave, close=client.aclose)
 
 
 def evidence_folder(settings: Settings, named: str) -> Path:
@@ -338,11 +375,12 @@ class Pipeline:
     thread_timeout_s: float | None = None  # The longest that one thread may take; None for no limit
     money: BudgetSection = field(default_factory=BudgetSection)
     online: "OnlineRetriever | None" = None  # The retriever, where it asks literature services
+    literature: Mapping[str, Circuit] = field(default_factory=dict)  # Service → its circuit
 
     @property
     def circuits(self) -> set[Circuit]:
-        """The circuits that its engines ask through."""
-        return set(filter(None, map(circuit_of, self.respondents.values())))
+        """The circuits that its engines and literature services are asked through."""
+        return {*filter(None, map(circuit_of, self.respondents.values())), *self.literature.values()}
 
     async def check_ready(self) -> None:
         """Raise WeekSpent, and CircuitOpen where a thread would meet an open circuit, of whichever role."""
@@ -382,14 +420,16 @@ def build_pipeline(
         if own.engine == "openai"
     }
     check_priced(settings.budget.max_usd or settings.budget.week_usd, prices)
-    store, limiters = PostgresReplyStore(database), Limiters(PostgresCircuits(database))
+    opened = PostgresCircuits(database)
+    store, limiters = PostgresReplyStore(database), Limiters(opened)
     budget = Budget(**settings.budget.model_dump(include={"max_usd", "max_calls", "max_tokens"}))
     respondents = {}
     for role, own in used.items():
         engine = build_engine(own, settings.prices, limiters)
         engine = engine if record is None else RecordingEngine(engine, record)
         respondents[role] = ReplayEngine(engine, store, budget)
-    online = open_online(settings, database)
+    literature = literature_circuits(settings, opened)
+    online = open_online(settings, database, literature)
     retriever = online or open_retriever(settings)
     section = settings.curation
     curation = CurationSettings(
@@ -403,7 +443,7 @@ def build_pipeline(
     scanner = digest_json([prompts["reader.identifiers"], engines["reader"]])
     return Pipeline(
         database, handle_key(settings), section.concurrency, respondents, retriever, curation, digest, scanner,
-        budget, limiters, section.thread_timeout_s, settings.budget, online,
+        budget, limiters, section.thread_timeout_s, settings.budget, online, literature,
     )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from medlive.service.paths import encoder_settings
 from medlive.service.readiness import Readiness
 from medlive.service.schedule.scheduler import step_work
 from medlive.service.taken import TakenJobs, queue_errors
-from medlive.service.wiring import Pipeline, open_retriever
+from medlive.service.wiring import Pipeline, check_local_evidence
 
 _log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ async def _open_or_pause(
 
 
 async def _find_evidence(settings: Settings) -> None:
-    await asyncio.to_thread(open_retriever, settings)
+    await asyncio.to_thread(check_local_evidence, settings)
 
 
 @asynccontextmanager

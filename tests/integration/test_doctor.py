@@ -4,7 +4,7 @@ import json
 import os
 import shutil
 from collections.abc import AsyncIterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +14,12 @@ from medlive.config import Settings
 from medlive.evidence.build import build_index
 from medlive.evidence.corpora.registry import open_corpus
 from medlive.evidence.manifest import read_manifest
+from medlive.evidence.online import europepmc, pubmed, service
 from medlive.service.doctor import Finding, Health, examine
 from medlive.service.paths import index_path
 from tests.support.bad_endpoint import BadEndpoint, bad_endpoint, completion, fails, sends
 from tests.support.forum import BOARD, Forum, serve_forum
+from tests.support.literature import Article, serve_literature
 from tests.support.receivers import serve_mail, serve_webhook
 
 ROLES = ("screener", "validator", "controller", "rubric", "reader", "grader")
@@ -84,6 +86,24 @@ async def test_a_sound_set_up_has_nothing_bad(set_up: SetUp) -> None:
     assert findings["evidence"].health is Health.GOOD
     assert findings["messages"].health is Health.GOOD
     assert set_up.endpoint.asked == len(ROLES)
+
+
+async def test_each_literature_service_is_tried_and_none_needs_an_index(
+    set_up: SetUp, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(service, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(europepmc, "INTERVAL_S", 0.0)
+    await no_index(set_up)
+    fever = Article("1", "Fever", "The treatment of fever is rest.")
+    async with serve_literature(fever, replace(fever, pmid="2", source="PMC")) as server:
+        evidence = {"online": ("pubmed", "europepmc"), "online_email": "ops@example.org"}
+        set_up.change(evidence={**evidence, "online_addresses": server.addresses})
+        for health in (Health.GOOD, Health.BAD):
+            server.down = health is Health.BAD  # what it answered before is of no use
+            findings = await set_up.examined()
+            assert "evidence" not in findings
+            assert {findings[f"evidence {name}"].health for name in ("pubmed", "europepmc")} == {health}
 
 
 def role(set_up: SetUp, **changes: Any) -> None:

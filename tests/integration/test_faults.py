@@ -2,6 +2,7 @@
 
 import json
 import re
+import shutil
 from collections.abc import AsyncIterator
 from datetime import timedelta
 from pathlib import Path
@@ -59,6 +60,12 @@ async def test_nothing_is_named_in_an_instance_that_is_well(stage: Stage) -> Non
     assert await look(stage.database, stage.settings) == []
     assert await read_problems(stage.database, stage.settings) == []
     assert await metrics_of(stage) == dict.fromkeys((check.code for check in CHECKS), 0)
+
+
+async def test_no_index_is_no_fault_where_a_literature_service_is_asked(stage: Stage) -> None:
+    shutil.rmtree(stage.index)
+    stage.configure("evidence", online=("pubmed",), online_email="ops@example.org")
+    assert await look(stage.database, stage.settings) == []
 
 
 @pytest.mark.parametrize("name", FAULTS)

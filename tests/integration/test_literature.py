@@ -1,8 +1,11 @@
 """Literature on demand against both services' formats and faults, with answers kept in a real database."""
 
 import asyncio
+import json
 from collections.abc import AsyncIterator
-from datetime import date
+from dataclasses import replace
+from datetime import date, timedelta
+from pathlib import Path
 
 import pytest
 from aiohttp import web
@@ -10,21 +13,33 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sqlalchemy import text
 
+from medlive.clock import iso_week, now
 from medlive.config import Settings
+from medlive.db.curation import literature
+from medlive.db.curation.circuits import PostgresCircuits
 from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.session import Database
-from medlive.errors import EvidenceUnavailable
-from medlive.evidence.online import service
+from medlive.digest import digest_text
+from medlive.errors import CircuitOpen, IndexMissing, LiteratureUnavailable
+from medlive.evidence.build import build_index
+from medlive.evidence.corpora.registry import open_corpus
+from medlive.evidence.online import europepmc, pubmed, service
 from medlive.evidence.online.phrases import MOST_WORDS, plain_words
 from medlive.evidence.online.retriever import OnlineRetriever
 from medlive.evidence.passage import Query, Side
-from medlive.service.wiring import open_online
+from medlive.llm import circuit
+from medlive.service.paths import index_path
+from medlive.service.schedule.scheduler import WORK
+from medlive.service.schedule.steps import RETENTION
+from medlive.service.wiring import check_local_evidence, literature_circuits, open_online
 from tests.support.literature import Article, LiteratureServer, json_error, serve_literature, xml
 
 GOUT = Article("101", "Colchicine in gout", "Colchicine relieves acute gout within a day.")
 NEW = Article("102", "Gout and diet", "A new diet for gout was tried.", year=2024)
 WITHDRAWN = Article("103", "Gout cured", "Gout is cured by honey.", retracted=True)
 BOOK = Article("104", "Gout", "Gout is treated with colchicine, says a chapter.", book=True)
+PREPRINT = Article("105", "Gout", "Gout is treated with lasers, says a preprint.", source="PPR")
+CHAPTER = Article("106", "Gout", "Gout attacks are treated with colchicine.", source="PMC")
 BOTH = ("pubmed", "europepmc")
 ERROR_PAGE = "<html><body>Service unavailable</body></html>"
 LIMITED = "<eSearchResult><ERROR>API rate limit exceeded</ERROR></eSearchResult>"
@@ -34,21 +49,27 @@ REFUSED = "<eSearchResult><ERROR>Invalid db name specified: pubmedd</ERROR></eSe
 @pytest.fixture(autouse=True)
 def _no_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(service, "BACKOFF_S", 0.0)
+    monkeypatch.setattr(pubmed, "INTERVAL_S", 0.0)
+    monkeypatch.setattr(europepmc, "INTERVAL_S", 0.0)
 
 
 @pytest.fixture
 async def served() -> AsyncIterator[LiteratureServer]:
-    async with serve_literature(GOUT, NEW, WITHDRAWN, BOOK) as server:
+    async with serve_literature(GOUT, NEW, WITHDRAWN, BOOK, PREPRINT, CHAPTER) as server:
         yield server
 
 
-def opened(database: Database, server: LiteratureServer, *names: str) -> OnlineRetriever:
+def settings_of(server: LiteratureServer, *names: str) -> Settings:
     evidence = {
         "online": names or BOTH,
         "online_email": "ops@example.org",
         "online_addresses": server.addresses,
     }
-    retriever = open_online(Settings.model_validate({"home": "/nonexistent", "evidence": evidence}), database)
+    return Settings.model_validate({"home": "/nonexistent", "evidence": evidence})
+
+
+def opened(database: Database, server: LiteratureServer, *names: str) -> OnlineRetriever:
+    retriever = open_online(settings_of(server, *names), database)
     assert retriever is not None
     return retriever
 
@@ -59,9 +80,9 @@ async def test_a_claim_meets_both_services_and_nothing_that_was_withdrawn(
     retriever = opened(database, served)
     (hits,) = await retriever.search([Query("colchicine gout")], k=10, not_after=date(2020, 1, 1))
     await retriever.aclose()
-    documents = {hit.passage.url.rsplit("/", 2)[-2 if hit.passage.corpus == "pubmed" else -1] for hit in hits}
-    assert documents == {"101", "104"}
-    assert {hit.passage.corpus for hit in hits} == set(BOTH)
+    documents = {(hit.passage.corpus, hit.passage.url.rstrip("/").rsplit("/", 1)[-1]) for hit in hits}
+    assert documents == {("pubmed", "101"), ("pubmed", "104"), ("europepmc", "106")}
+    assert len(hits) == 3  # an article that both know is one
     assert {side.side for hit in hits for side in hit.sides} == {Side.PUBMED, Side.EUROPEPMC}
     assert [hit.rank for hit in hits] == list(range(1, len(hits) + 1))
     assert all("Background" not in hit.passage.text or "." in hit.passage.text for hit in hits)
@@ -96,7 +117,7 @@ async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
         assert form["email"] == "ops@example.org"
         words = form.get("term", form.get("query", ""))
         assert "smith" not in words.lower()
-        assert "[" not in form.get("term", "")
+        assert "[" not in form.get("term", "").partition(")")[0]
         assert "痛风" not in words
     assert any(form.get("tool") == "medlive" for _, form in served.asked)
 
@@ -109,8 +130,9 @@ async def test_requests_say_who_asks_and_nothing_else_of_the_thread(
         xml(ERROR_PAGE),
         xml(LIMITED),
         xml("<eSearchResult><IdList><Id>1"),
+        xml("<eSearchResult><Count>3</Count></eSearchResult>"),
     ],
-    ids=["429", "502", "a page", "rate", "cut"],
+    ids=["429", "502", "a page", "rate", "cut", "no list"],
 )
 async def test_a_passing_fault_is_asked_again(database: Database, fault: web.Response) -> None:
     async with serve_literature(GOUT) as server:
@@ -131,19 +153,25 @@ async def test_a_passing_fault_is_asked_again(database: Database, fault: web.Res
         web.Response(text=ERROR_PAGE, content_type="text/html"),
         xml(REFUSED),
         json_error("bad query"),
+        web.Response(status=400, text='{"error":"API key invalid","api-key":"k3y"}'),
+        web.Response(body=b"x" * 2000),
     ],
-    ids=["503", "a day", "redirect", "a page", "refused", "error"],
+    ids=["503", "a day", "redirect", "a page", "refused", "error", "key", "long"],
 )
 async def test_a_service_that_fails_is_an_error_and_never_an_empty_result(
-    database: Database, name: str, fault: web.Response
+    database: Database, monkeypatch: pytest.MonkeyPatch, name: str, fault: web.Response
 ) -> None:
+    monkeypatch.setattr(service, "LITERATURE_BYTES", 1500)
     async with serve_literature(GOUT) as server:
         server.faults = [copy_of(fault) for _ in range(service.ATTEMPTS)]
         retriever = opened(database, server, name)
-        with pytest.raises(EvidenceUnavailable) as raised:
+        with pytest.raises(LiteratureUnavailable) as raised:
             await retriever.search([Query("colchicine")], k=5)
         assert name in raised.value.message
+        assert "k3y" not in raised.value.message
+        await retriever.aclose()
         server.faults = []
+        retriever = opened(database, server, name)
         (hits,) = await retriever.search([Query("colchicine")], k=5)  # nothing of the failure was kept
         await retriever.aclose()
         assert len(hits) == 1
@@ -166,6 +194,110 @@ async def test_all_workers_together_keep_the_pace(database: Database) -> None:
     stores = [PostgresAnswers(database, days=1) for _ in range(4)]
     waits = await asyncio.gather(*(store.take_turn("pubmed", 10.0) for store in stores))
     assert [round(wait / 10) for wait in sorted(waits)] == [0, 1, 2, 3]
+
+
+async def test_a_service_that_asks_to_wait_holds_back_every_worker(database: Database) -> None:
+    store = PostgresAnswers(database, days=1)
+    await store.hold_back("pubmed", 50.0)
+    await store.hold_back("pubmed", 5.0)
+    assert 40 < await PostgresAnswers(database, days=1).take_turn("pubmed", 0.0) <= 50
+    assert await store.take_turn("europepmc", 0.0) == 0
+
+
+async def test_an_article_that_was_withdrawn_since_is_not_given(database: Database) -> None:
+    async with serve_literature(GOUT) as server:
+        retriever = opened(database, server)
+        assert await retriever.search([Query("colchicine")], k=5) != [[]]
+        server.articles = [replace(GOUT, retracted=True)]
+        # A request that was not made before, with the article's record as it was stored.
+        assert await retriever.search([Query("colchicine gout")], k=5) == [[]]
+        await retriever.aclose()
+
+
+async def test_an_answer_of_today_serves_tomorrow_and_one_about_the_past_has_its_limit(
+    database: Database, served: LiteratureServer
+) -> None:
+    retriever = opened(database, served)
+    today = now().date()
+    for day in (today, today + timedelta(days=1)):
+        await retriever.search([Query("colchicine gout")], k=5, not_after=day)
+    assert len(served.asked) == 3
+    await retriever.search([Query("colchicine gout")], k=5, not_after=date(2020, 1, 1))
+    await retriever.aclose()
+    limits = [form.get("maxdate") or form.get("query", "") for _, form in served.asked[3:]]
+    assert any("2020/01/01" in limit for limit in limits)
+    assert any("TO 2020-01-01]" in limit for limit in limits)
+
+
+async def test_a_local_corpus_of_a_services_name_keeps_its_digest_and_is_searched(
+    database: Database, tmp_path: Path
+) -> None:
+    settings = Settings.model_validate({"home": tmp_path})
+    rows = tmp_path / "rows.jsonl"
+    url = "https://pubmed.ncbi.nlm.nih.gov/106/"
+    rows.write_text(json.dumps({"id": "a", "title": "Gout", "text": "Gout is treated.", "url": url}) + "\n")
+    build_index([open_corpus(rows, name="pubmed")], index_path(settings))
+    async with serve_literature(replace(CHAPTER, source="MED")) as server:
+        online = settings_of(server).model_copy(update={"home": tmp_path})
+        retriever = open_online(online, database)
+        assert retriever is not None
+        assert retriever.identity.corpora["pubmed"].startswith("sha256:")
+        (hits,) = await retriever.search([Query("gout")], k=5, corpora=["pubmed"])
+        await retriever.aclose()
+    assert {side.side for hit in hits for side in hit.sides} == {Side.LEXICAL, Side.PUBMED}
+
+
+def test_an_index_is_needed_only_where_no_service_is_asked(tmp_path: Path) -> None:
+    settings = Settings.model_validate({"home": tmp_path})
+    with pytest.raises(IndexMissing):
+        check_local_evidence(settings)
+    evidence = settings.evidence.model_copy(update={"online": ("pubmed",)})
+    check_local_evidence(settings.model_copy(update={"evidence": evidence}))
+
+
+async def test_answers_that_are_no_longer_used_are_deleted(
+    database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(literature, "BATCH", 2)
+    settings = Settings.model_validate({"home": tmp_path, "evidence": {"online_days": 10}})
+    store = PostgresAnswers(database, days=10)
+    await store.save("pubmed", {digest_text(str(number)): b"x" for number in range(6)})
+    old = "UPDATE literature_answers SET fetched_at = now() - interval '11 days' WHERE key <> :key"
+    async with database.begin() as session:
+        await session.execute(text(old), {"key": digest_text("0")})
+    assert (await WORK[RETENTION](database, settings, iso_week(now())))["answers"] == 5
+    keys = [digest_text(str(number)) for number in range(6)]
+    assert await store.load(keys) == {keys[0]: b"x"}
+
+
+async def test_a_service_that_is_away_is_asked_no_more_until_it_answers(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(circuit, "FAILING_S", 0.0)
+    async with serve_literature(GOUT) as server:
+        settings = settings_of(server, "pubmed")
+        store = PostgresCircuits(database)
+        first, second = [open_online(settings, database, literature_circuits(settings, store)) for _ in range(2)]
+        assert first is not None
+        assert second is not None
+        await second.search([Query("gout")], k=5)
+        server.down = True
+        for expected in (LiteratureUnavailable, LiteratureUnavailable, CircuitOpen):
+            with pytest.raises(expected):
+                await first.search([Query("colchicine")], k=5)
+        asked = len(server.asked)
+        monkeypatch.setattr(circuit, "FRESH_S", 0.0)
+        with pytest.raises(CircuitOpen, match="pubmed"):
+            await second.search([Query("colchicine")], k=5)
+        assert len(server.asked) == asked
+        assert await second.search([Query("gout")], k=5) != [[]]  # what is stored needs no service
+        server.down = False
+        async with database.begin() as session:
+            await session.execute(text("UPDATE circuits SET retry_at = now()"))
+        assert await second.search([Query("colchicine")], k=5) != [[]]
+        assert await first.search([Query("colchicine gout")], k=5) != [[]]
+        await first.aclose()
+        await second.aclose()
 
 
 @given(st.text(max_size=200))

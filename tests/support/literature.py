@@ -1,6 +1,7 @@
 """PubMed's E-utilities and Europe PMC's web service in their response formats, on loopback, with their faults."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,6 +22,8 @@ class Article:
     year: int = 2015
     retracted: bool = False
     book: bool = False
+    source: str = "MED"
+    """Europe PMC's name for where it comes from; PubMed knows those of MED alone."""
 
     def pubmed(self) -> str:
         kind = "Retracted Publication" if self.retracted else "Journal Article"
@@ -45,7 +48,7 @@ class Article:
         kind = "retracted publication" if self.retracted else "journal article"
         return {
             "id": self.pmid,
-            "source": "MED",
+            "source": self.source,
             "title": self.title,
             "abstractText": f"<h4>Background</h4>{escape(self.abstract)}",
             "firstPublicationDate": f"{self.year}-01-01",
@@ -63,23 +66,31 @@ class LiteratureServer:
     asked: list[tuple[str, Mapping[str, str]]] = field(default_factory=list)
     """(path, form) of each request."""
     url: str = ""
+    down: bool = False
+    """Whether every request is answered with 503."""
 
     @property
     def addresses(self) -> dict[str, str]:
         return {"pubmed": f"{self.url}/eutils", "europepmc": f"{self.url}/europepmc"}
 
     def matching(self, words: str) -> list[Article]:
+        """The articles, those with the most of the words first."""
         wanted = set(words.lower().split())
-        return [a for a in self.articles if wanted & set(f"{a.title} {a.abstract}".lower().split())]
+        shared = {a.pmid: len(wanted & words_of(a)) for a in self.articles}
+        found = [a for a in self.articles if shared[a.pmid]]
+        return sorted(found, key=lambda a: -shared[a.pmid])[:10]
 
     async def answer(self, request: web.Request) -> web.Response:
         form = {name: str(value) for name, value in (await request.post()).items()}
         self.asked.append((request.path, form))
+        if self.down:
+            return web.Response(status=503)
         if self.faults:
             return self.faults.pop(0)
         name = request.path.rsplit("/", 1)[-1]
         if name == "esearch.fcgi":
-            ids = "".join(f"<Id>{a.pmid}</Id>" for a in self.matching(form["term"]))
+            found = self.matching(form["term"].partition(")")[0].strip("("))
+            ids = "".join(f"<Id>{a.pmid}</Id>" for a in found if a.source == "MED" and not a.retracted)
             body = f"<eSearchResult><Count>0</Count><IdList>{ids}</IdList></eSearchResult>"
             return xml(_DOCTYPE.format("eSearchResult") + body)
         if name == "efetch.fcgi":
@@ -90,6 +101,11 @@ class LiteratureServer:
         words = form["query"].partition(")")[0].strip("(")
         results = [article.europepmc() for article in self.matching(words)]
         return web.json_response({"version": "6.9", "resultList": {"result": results}})
+
+
+def words_of(article: Article) -> set[str]:
+    """The words that an article is searched by."""
+    return set(re.findall(r"\w+", f"{article.title} {article.abstract}".lower()))
 
 
 def xml(body: str, status: int = 200) -> web.Response:

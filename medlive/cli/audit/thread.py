@@ -197,7 +197,13 @@ def _show_evidence(claims: list[dict[str, Any]], index: dict[str, Any] | None) -
         judged.append([c["element_id"], c["verdict"], claim, "\n".join(c["queries"]), c["reason"], confirmed])
         for check, citations in (("verdict", c["citations"]), ("second check", second and second["citations"])):
             cited += [
-                [c["element_id"], check, one["passage_id"], _places(c["hits"], one["passage_id"]), one["quote"]]
+                [
+                    c["element_id"],
+                    check,
+                    _cited_passage(c["hits"], one["passage_id"]),
+                    _places(c["hits"], one["passage_id"]),
+                    one["quote"],
+                ]
                 for one in citations or ()
             ]
     columns = ["claim", "verdict", "judged as", "searched for", "reason", "second check"]
@@ -226,6 +232,12 @@ def _scores(curation: dict[str, Any]) -> str:
             ("S_align", "s_align", f" (> {limits['alignment']:g})"),
         )
     )
+
+
+def _cited_passage(hits: list[dict[str, Any]], passage_id: str) -> str:
+    """The passage's id, and its address."""
+    hit = next((h for h in hits if h["passage"]["id"] == passage_id), None)
+    return f"{passage_id}\n{hit['passage']['url']}" if hit else passage_id
 
 
 def _places(hits: list[dict[str, Any]], passage_id: str) -> str:

@@ -1,8 +1,10 @@
 """What literature services answered, shared by all workers of an instance."""
 
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from typing import Final
 
-from sqlalchemy import func, select, text
+from sqlalchemy import delete, func, select, text
 from sqlalchemy.dialects.postgresql import insert
 
 from medlive.db.session import Database
@@ -16,6 +18,15 @@ _TAKE_TURN = text("""
     RETURNING extract(epoch FROM next_at - clock_timestamp())
 """)
 
+_HOLD_BACK = text("""
+    INSERT INTO literature_turns (service, next_at)
+    VALUES (:service, clock_timestamp() + make_interval(secs => :wait_s))
+    ON CONFLICT (service) DO UPDATE SET next_at =
+        greatest(literature_turns.next_at, clock_timestamp() + make_interval(secs => :wait_s))
+""")
+BATCH: Final = 1000
+"""Answers that are deleted at once."""
+
 
 class PostgresAnswers:
     """A `medlive.evidence.online.service.AnswerStore` in the database. Each method raises DatabaseUnavailable."""
@@ -25,20 +36,21 @@ class PostgresAnswers:
         self._database = database
         self._age = timedelta(days=days)
 
-    async def load(self, key: str) -> bytes | None:
+    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
         """See AnswerStore."""
         row = LiteratureAnswerRow
-        recent = select(row.body).where(row.key == key, row.fetched_at > func.now() - self._age)
+        recent = select(row).where(row.key.in_(keys), row.fetched_at > func.now() - self._age)
         async with self._database.read() as session:
-            body: bytes | None = await session.scalar(recent)
-        return body
+            return {answer.key: answer.body for answer in await session.scalars(recent)}
 
-    async def save(self, key: str, service: str, body: bytes) -> None:
+    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
         """See AnswerStore; a newer answer replaces an older one."""
-        values = {"service": service, "body": body, "fetched_at": func.now()}
-        statement = insert(LiteratureAnswerRow).values(key=key, **values)
+        # In order, so that two workers never wait for one another.
+        rows = [{"key": key, "service": service, "body": body} for key, body in sorted(answers.items())]
+        statement = insert(LiteratureAnswerRow).values(rows)
+        newer = {"body": statement.excluded.body, "fetched_at": func.now()}
         async with self._database.begin() as session:
-            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=values))
+            await session.execute(statement.on_conflict_do_update(index_elements=["key"], set_=newer))
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """See AnswerStore; the database's clock counts."""
@@ -46,3 +58,21 @@ class PostgresAnswers:
         async with self._database.begin() as session:
             until_next = await session.scalar(_TAKE_TURN, values)
         return max(0.0, float(until_next) - interval_s)
+
+    async def hold_back(self, service: str, wait_s: float) -> None:
+        """See AnswerStore; the database's clock counts."""
+        async with self._database.begin() as session:
+            await session.execute(_HOLD_BACK, {"service": service, "wait_s": wait_s})
+
+    async def delete_old(self) -> int:
+        """Delete the answers that are no longer used, a batch at a time; return how many."""
+        row = LiteratureAnswerRow
+        old = select(row.key).where(row.fetched_at <= func.now() - self._age).limit(BATCH)
+        count = 0
+        while True:
+            async with self._database.begin() as session:
+                statement = delete(row).where(row.key.in_(old)).returning(row.key)
+                deleted = len((await session.scalars(statement)).all())
+            count += deleted
+            if deleted < BATCH:
+                return count

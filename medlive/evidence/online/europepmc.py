@@ -11,11 +11,19 @@ from typing import Any, Final
 from medlive.evidence.corpora.parsing.chunk import Document, Section, passages_of
 from medlive.evidence.corpora.parsing.text import is_retracted_title, one_line
 from medlive.evidence.online.html import text_of
-from medlive.evidence.online.service import AnswerStore, Caller, Post, TryAgain, Unreadable
+from medlive.evidence.online.service import (
+    AnswerStore,
+    Caller,
+    Gate,
+    Post,
+    TryAgain,
+    Unreadable,
+    in_the_past,
+)
 from medlive.evidence.passage import Passage
 
 ADDRESS: Final = "https://www.ebi.ac.uk/europepmc/webservices/rest"
-INTERVAL_S: Final = 1 / 3
+INTERVAL_S: Final = 0.35
 """The service publishes no limit; it is asked no more often than NCBI allows without a key."""
 LICENCE: Final = "Europe PMC terms; the abstract is its publisher's"
 _LEFT_OUT: Final = frozenset(
@@ -25,30 +33,37 @@ _LEFT_OUT: Final = frozenset(
 _WITHDRAWING: Final = frozenset({"retraction in", "partial retraction in", "expression of concern in"})
 """Kinds of a comment on an article that make it no evidence, in lower case."""
 
+_UNREVIEWED: Final = ("PPR", "PAT", "ETH")
+"""Preprints, patents and theses: nobody reviewed what they say of medicine."""
+
 
 class EuropePMC:
     """A `Literature` service."""
 
     name = "europepmc"
 
-    def __init__(self, post: Post, store: AnswerStore, *, contact: str, address: str = ADDRESS) -> None:
+    def __init__(
+        self, post: Post, store: AnswerStore, gate: Gate, *, contact: str, address: str = ADDRESS
+    ) -> None:
         """Prepare requests; none is made.
 
         Args:
             post: Makes requests.
             store: Keeps answers.
+            gate: Keeps requests from the service while it is away.
             contact: The operator's e-mail address.
             address: Where the service is.
         """
-        self._caller = Caller(self.name, INTERVAL_S, post, store, secrets=frozenset({"email"}))
+        self._caller = Caller(self.name, INTERVAL_S, post, store, gate, secrets=frozenset({"email"}))
         self._address = address
         self._contact = contact
 
     async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
         """See `Literature`. Retracted articles and those under an expression of concern are left out."""
-        query = f"({words}) AND HAS_ABSTRACT:Y"
-        if not_after is not None:
-            query += f" AND FIRST_PDATE:[1800-01-01 TO {not_after.isoformat()}]"
+        unreviewed = " OR ".join(f"SRC:{source}" for source in _UNREVIEWED)
+        query = f"({words}) AND HAS_ABSTRACT:Y NOT ({unreviewed})"
+        if (day := in_the_past(not_after)) is not None:
+            query += f" AND FIRST_PDATE:[1800-01-01 TO {day.isoformat()}]"
         form = {
             "query": query,
             "resultType": "core",
@@ -91,7 +106,7 @@ def _results(body: bytes) -> list[dict[str, Any]]:
 def _passages(result: dict[str, Any]) -> Iterator[Passage]:
     source, identity = _text(result, "source"), _text(result, "id")
     abstract = text_of(_text(result, "abstractText"))
-    if not (source and identity and abstract) or _is_withdrawn(result):
+    if not (source and identity and abstract) or source in _UNREVIEWED or _is_withdrawn(result):
         return
     document = Document(
         id=f"{source}-{identity}",

@@ -1,5 +1,6 @@
 """Requests to literature services over HTTP."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Final
 
@@ -12,6 +13,8 @@ from medlive.trust import tls_context
 
 TIMEOUT_S: Final = 30.0
 """Most seconds to connect, and between two parts of an answer."""
+ANSWER_S: Final = 120.0
+"""Most seconds for a whole answer, however slowly it comes."""
 
 
 class HttpClient:
@@ -28,7 +31,10 @@ class HttpClient:
         """Return the answer, cut behind the longest that is read. Raises OSError if none came."""
         body = bytearray()
         try:
-            async with self._client.stream("POST", address, data=dict(form)) as response:
+            async with (
+                asyncio.timeout(ANSWER_S),
+                self._client.stream("POST", address, data=dict(form)) as response,
+            ):
                 async for block in response.aiter_bytes():
                     body += block
                     if len(body) > LITERATURE_BYTES:

@@ -16,12 +16,21 @@ from medlive.evidence.corpora.parsing.frames import Frame, frames
 from medlive.evidence.corpora.parsing.frames import Unreadable as UnreadableFile
 from medlive.evidence.corpora.parsing.xml import UnsafeXml, parse
 from medlive.evidence.corpora.pubmed import LICENCE, documents_of_record, pmid_of
-from medlive.evidence.online.service import AnswerStore, Caller, Post, TryAgain, Unreadable
+from medlive.evidence.online.service import (
+    AnswerStore,
+    Caller,
+    Gate,
+    Post,
+    TryAgain,
+    Unreadable,
+    in_the_past,
+)
 from medlive.evidence.passage import Passage
 
 ADDRESS: Final = "https://eutils.ncbi.nlm.nih.gov/entrez/eutils"
-INTERVAL_S: Final = 1 / 3
-INTERVAL_WITH_KEY_S: Final = 1 / 10
+INTERVAL_S: Final = 0.35
+INTERVAL_WITH_KEY_S: Final = 0.105
+"""A little more than a third and a tenth of a second: requests travel for unequal times."""
 EARLIEST: Final = "1800"
 """E-utilities want both ends of a range of dates."""
 _BUSY: Final = ("api rate limit", "temporarily", "try again", "unable to obtain", "backend failed")
@@ -34,19 +43,27 @@ class PubMed:
     name = "pubmed"
 
     def __init__(
-        self, post: Post, store: AnswerStore, *, contact: str, key: str = "", address: str = ADDRESS
+        self,
+        post: Post,
+        store: AnswerStore,
+        gate: Gate,
+        *,
+        contact: str,
+        key: str = "",
+        address: str = ADDRESS,
     ) -> None:
         """Prepare requests; none is made.
 
         Args:
             post: Makes requests.
             store: Keeps answers and articles.
+            gate: Keeps requests from the service while it is away.
             contact: The operator's e-mail address, which NCBI asks for.
             key: An API key; "" for none.
             address: Where the E-utilities are.
         """
         interval_s = INTERVAL_WITH_KEY_S if key else INTERVAL_S
-        self._caller = Caller(self.name, interval_s, post, store, secrets=frozenset({"api_key", "email"}))
+        self._caller = Caller(self.name, interval_s, post, store, gate, secrets=frozenset({"api_key", "email"}))
         self._store = store
         self._address = address
         self._own = {"tool": "medlive", "email": contact, "db": "pubmed"}
@@ -55,9 +72,10 @@ class PubMed:
 
     async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
         """See `Literature`. Retracted articles and those under an expression of concern are left out."""
-        form = {**self._own, "term": words, "retmax": str(most), "sort": "relevance", "retmode": "xml"}
-        if not_after is not None:
-            form |= {"datetype": "pdat", "mindate": EARLIEST, "maxdate": f"{not_after:%Y/%m/%d}"}
+        term = f"({words}) NOT retracted publication[pt]"
+        form = {**self._own, "term": term, "retmax": str(most), "sort": "relevance", "retmode": "xml"}
+        if (day := in_the_past(not_after)) is not None:
+            form |= {"datetype": "pdat", "mindate": EARLIEST, "maxdate": f"{day:%Y/%m/%d}"}
         listed = await self._caller.ask(f"{self._address}/esearch.fcgi", form, read_search)
         articles = listed.decode().split()
         records = await self._records(articles)
@@ -70,20 +88,26 @@ class PubMed:
 
     async def _records(self, articles: Sequence[str]) -> dict[str, bytes]:
         """Return each article's record; those that are not stored are asked for together."""
+        if not articles:
+            return {}
+        keys = {article: self._article_key(article) for article in articles}
+        stored = await self._store.load(keys.values())
         records: dict[str, bytes] = {}
         for article in articles:
-            known = await self._store.load(self._article_key(article))
-            if known is not None:
-                records[article] = known
-        missing = [article for article in articles if article not in records]
+            if keys[article] in stored:
+                records[article] = stored[keys[article]]
+        missing = {article for article in articles if article not in records}
         if missing:
-            form = {**self._own, "id": ",".join(missing), "retmode": "xml"}
+            form = {**self._own, "id": ",".join(sorted(missing, key=int)), "retmode": "xml"}
             body = await self._caller.fetch(f"{self._address}/efetch.fcgi", form, read_articles)
+            fetched: dict[str, bytes] = {}
             for frame in frames(io.BytesIO(body)):
                 article = pmid_of(frame.data) or ""
                 if article in missing:
-                    records[article] = frame.data
-                    await self._store.save(self._article_key(article), self.name, frame.data)
+                    fetched[article] = frame.data
+            if fetched:
+                await self._store.save(self.name, {keys[article]: data for article, data in fetched.items()})
+            records |= fetched
         return records
 
     def _article_key(self, article: str) -> str:
@@ -96,7 +120,10 @@ def read_search(body: bytes) -> bytes:
     Raises Unreadable if the body is not the answer of an esearch.
     """
     ids = []
-    for element in _parse(body, "eSearchResult").findall("IdList/Id"):
+    listed = _parse(body, "eSearchResult").find("IdList")
+    if listed is None:
+        raise TryAgain("expected an IdList")
+    for element in listed.findall("Id"):
         text = (element.text or "").strip()
         if text.isascii() and text.isdigit() and len(text) <= 8:
             ids.append(text)
@@ -126,8 +153,10 @@ def _parse(body: bytes, root_name: str) -> Element:
     error = root if root.tag == "ERROR" else root.find("ERROR")
     if error is not None:
         text = (error.text or "").strip()[:200]
-        busy = any(word in text.lower() for word in _BUSY)
-        raise (TryAgain if busy else Unreadable)(f"it reports an error: {text}")
+        for words in _BUSY:
+            if words in text.lower():
+                raise TryAgain(f"it reports an error: {words}")
+        raise Unreadable(f"it reports an error: {text}")
     if root.tag != root_name:
         raise TryAgain(f"expected <{root_name}>, got <{str(root.tag)[:40]}>")
     return root

@@ -5,7 +5,8 @@ as its plain words, and not at all where an identifier of a person is found in i
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+import re
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
 from datetime import date
 from typing import Final
 
@@ -18,6 +19,7 @@ from medlive.evidence.retriever import MAX_K, RRF_K, SCORE_DIGITS
 
 ARTICLES: Final = 10
 """Articles asked of each service for each phrase."""
+_ARTICLE: Final = re.compile(r"https://(?:pubmed\.ncbi\.nlm\.nih\.gov/|europepmc\.org/article/MED/)(\d+)/?")
 
 SIDES: Final[Mapping[str, Side]] = {"pubmed": Side.PUBMED, "europepmc": Side.EUROPEPMC}
 """Service → the side as which its hits are recorded."""
@@ -61,7 +63,8 @@ class OnlineRetriever:
         """See `Retriever`; the names of services count as corpora.
 
         Raises:
-            EvidenceUnavailable: if a service gave no usable answer; a claim is never judged on a part.
+            LiteratureUnavailable: if a service gave no usable answer; a claim is never judged on a part.
+            CircuitOpen: if a service is away, for whatever request.
         """
         if not 1 <= k <= MAX_K:
             raise ValueError(f"k is {k}, allowed are 1 to {MAX_K}")
@@ -80,7 +83,8 @@ class OnlineRetriever:
     async def _search_local(
         self, queries: Sequence[Query], k: int, not_after: date | None, corpora: Collection[str] | None
     ) -> list[list[Hit]]:
-        names = {service.name for service in self._services}
+        own = set() if self._local is None else set(self._local.identity.corpora)
+        names = {service.name for service in self._services} - own
         inside = None if corpora is None else [name for name in corpora if name not in names]
         if self._local is None and inside:
             raise UsageError(
@@ -94,21 +98,28 @@ class OnlineRetriever:
     async def _ask(
         self, services: Sequence[Literature], query: Query, not_after: date | None
     ) -> dict[tuple[Side, int], list[Passage]]:
-        keys: list[tuple[Side, int]] = []
-        searches = []
+        """Return what each service finds for each phrase; when one fails, the others are not asked any further."""
+        searches: dict[tuple[Side, int], Coroutine[None, None, list[Passage]]] = {}
         for number, phrase in enumerate(query.phrases):
             words = plain_words(phrase) if self._may_leave(phrase) else ""
             if not words:
                 continue
             for service in services:
-                keys.append((SIDES[service.name], number))
-                searches.append(service.search(words, most=ARTICLES, not_after=not_after))
-        answers = await asyncio.gather(*searches)
-        return dict(zip(keys, answers, strict=True))
+                search = service.search(words, most=ARTICLES, not_after=not_after)
+                searches[SIDES[service.name], number] = search
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = {key: group.create_task(search) for key, search in searches.items()}
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from None
+        return {key: task.result() for key, task in tasks.items()}
 
 
 def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Passage]], k: int) -> list[Hit]:
-    """Return the k best of all orders; the local index's own order counts as one."""
+    """Return the k best of all orders; the local index's own order counts as one.
+
+    Europe PMC's copy of an article that PubMed or the index gives counts for that one.
+    """
     passages: dict[str, Passage] = {}
     scores: dict[str, float] = {}
     sides: dict[str, list[SideHit]] = {}
@@ -120,8 +131,14 @@ def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Pass
     for hit in local:
         add(hit.passage, hit.rank)
         sides[hit.passage.id] = list(hit.sides)
+    articles = _articles([hit.passage for hit in local], orders)
     for (side, phrase), order in orders.items():
-        for rank, passage in enumerate(order, start=1):
+        seen: set[str] = set()
+        for rank, listed in enumerate(order, start=1):
+            passage = articles.get(_pmid(listed), listed) if side is Side.EUROPEPMC else listed
+            if passage.id in seen:
+                continue
+            seen.add(passage.id)
             add(passage, rank)
             found_by = SideHit(side=side, rank=rank, score=1 / (RRF_K + rank), phrase=phrase)
             sides.setdefault(passage.id, []).append(found_by)
@@ -133,12 +150,32 @@ def _fused(local: Sequence[Hit], orders: Mapping[tuple[Side, int], Sequence[Pass
     return hits
 
 
+def _articles(
+    local: Sequence[Passage], orders: Mapping[tuple[Side, int], Sequence[Passage]]
+) -> dict[str, Passage]:
+    """Return each PMID's first passage, of the index or else of PubMed."""
+    passages = [*local]
+    for (side, _), order in orders.items():
+        if side is Side.PUBMED:
+            passages += order
+    first: dict[str, Passage] = {}
+    for passage in passages:
+        if pmid := _pmid(passage):
+            first.setdefault(pmid, passage)
+    return first
+
+
+def _pmid(passage: Passage) -> str:
+    """Return the PMID in a passage's address; "" if it is not an article of PubMed."""
+    match = _ARTICLE.fullmatch(passage.url)
+    return match[1] if match else ""
+
+
 def _identity(services: Sequence[Literature], local: Retriever | None) -> IndexIdentity:
     """Return what a verdict records: services have no digest, so their passages are stored with each verdict."""
     names = [service.name for service in services]
     own = None if local is None else local.identity
-    corpora = dict(own.corpora) if own else {}
-    corpora |= dict.fromkeys(names, "online")
+    corpora = dict.fromkeys(names, "online") | (dict(own.corpora) if own else {})
     return IndexIdentity(
         retriever="+".join([own.retriever, *names] if own else names),
         index_digest=digest_json({"index": own.index_digest if own else None, "online": names}),

@@ -2,22 +2,23 @@
 to ask over HTTP with pace, retries and a cache."""
 
 import asyncio
-import email.utils
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from datetime import UTC, date, datetime
+from datetime import date
 from typing import Final, NamedTuple, Protocol
 
 from medlive.bounds import LITERATURE_BYTES, LITERATURE_WAIT_S
+from medlive.clock import now, parse_retry_after
 from medlive.digest import digest_json
-from medlive.errors import EvidenceUnavailable
+from medlive.errors import LiteratureUnavailable
 from medlive.evidence.passage import Passage
 
 ATTEMPTS: Final = 4
 """Requests in all before a service counts as away."""
 BACKOFF_S: Final = 1.0
-"""Seconds before the second attempt, doubled each time; a Retry-After that is longer wins."""
+"""Seconds before the second attempt, doubled each time; a Retry-After is waited for besides."""
 RETRIED: Final = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 _log: Final = logging.getLogger(__name__)
@@ -40,22 +41,50 @@ class Unreadable(Exception):
 
 
 class TryAgain(Unreadable):
-    """The same, where the service itself says that another attempt may fare better."""
+    """The same, where another attempt may fare better."""
+
+
+class Refused(Unreadable):
+    """The service answers no request from here: the address, the network or the key is refused."""
 
 
 class AnswerStore(Protocol):
     """Keeps answers, and the turns of all workers at a service."""
 
-    async def load(self, key: str) -> bytes | None:
-        """Return the stored answer of a request that is recent enough; None if there is none."""
+    async def load(self, keys: Collection[str]) -> dict[str, bytes]:
+        """Return those of the answers that are stored and recent enough, by key."""
         ...
 
-    async def save(self, key: str, service: str, body: bytes) -> None:
-        """Store what was read from an answer."""
+    async def save(self, service: str, answers: Mapping[str, bytes]) -> None:
+        """Store what was read from answers, by key."""
         ...
 
     async def take_turn(self, service: str, interval_s: float) -> float:
         """Reserve the next request to a service, over all workers; return the seconds to wait for it."""
+        ...
+
+    async def hold_back(self, service: str, wait_s: float) -> None:
+        """Reserve no request of any worker for so long, as the service asked."""
+        ...
+
+
+class Gate(Protocol):
+    """Keeps all workers from a service that is away; `medlive.llm.circuit.Circuit` is one."""
+
+    async def check(self) -> None:
+        """Let a request through. Raises CircuitOpen while the service counts as away."""
+        ...
+
+    async def answered(self) -> None:
+        """The service answered."""
+        ...
+
+    async def failed(self, cause: str, began: float) -> None:
+        """An attempt that began then (`time.monotonic`) got no usable answer."""
+        ...
+
+    async def refused(self, cause: str, *, certain: bool = False) -> None:
+        """The service refused an attempt; `certain` if it will refuse the others."""
         ...
 
 
@@ -65,7 +94,10 @@ class Literature(Protocol):
     name: str
 
     async def search(self, words: str, *, most: int, not_after: date | None) -> list[Passage]:
-        """Return the passages of the most relevant articles, best first. Raises EvidenceUnavailable."""
+        """Return the passages of the most relevant articles, best first.
+
+        Raises LiteratureUnavailable where this request got no usable answer, CircuitOpen where none is made.
+        """
         ...
 
 
@@ -77,6 +109,7 @@ class Caller:
     interval_s: float  # Seconds between two requests of all workers together
     post: Post
     store: AnswerStore
+    gate: Gate
     secrets: frozenset[str] = frozenset()  # Fields of a form that do not change the answer
 
     def key(self, address: str, form: Mapping[str, str]) -> str:
@@ -94,66 +127,81 @@ class Caller:
                 Unreadable for a body that is not an answer, TryAgain where another attempt may help.
 
         Raises:
-            EvidenceUnavailable: if no usable answer came.
+            LiteratureUnavailable: if no usable answer came.
+            CircuitOpen: if the service is away, for whatever request.
         """
         key = self.key(address, form)
-        stored = await self.store.load(key)
-        if stored is None:
-            stored = await self.fetch(address, form, read)
-            await self.store.save(key, self.service, stored)
-        return stored
+        stored = await self.store.load([key])
+        if key not in stored:
+            stored = {key: await self.fetch(address, form, read)}
+            await self.store.save(self.service, stored)
+        return stored[key]
 
     async def fetch(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
         """Return what `read` makes of the service's answer, asked for again where that may help.
 
-        Raises EvidenceUnavailable.
+        Raises LiteratureUnavailable or CircuitOpen, as `ask` does.
         """
         cause = ""
         for attempt in range(ATTEMPTS):
+            if attempt:
+                await asyncio.sleep(BACKOFF_S * 2.0 ** (attempt - 1))
+            await self.gate.check()
             await asyncio.sleep(await self.store.take_turn(self.service, self.interval_s))
-            wait = BACKOFF_S * 2.0**attempt
+            began = time.monotonic()
             try:
-                answer = await self.post(address, form)
-                _check_status(answer)
-                return read(answer.body)
+                content = await self._attempt(address, form, read)
             except OSError as exc:
                 cause = f"no answer ({type(exc).__name__})"
             except TryAgain as exc:
                 cause = str(exc)
-                wait = max(wait, _retry_after(answer))
-            except Unreadable as exc:
+            except Refused as exc:
+                await self.gate.refused(str(exc))
                 raise self._away(str(exc)) from exc
-            if wait > LITERATURE_WAIT_S:
-                raise self._away(f"{cause}; it asks to wait {wait:.0f} s")
-            if attempt + 1 < ATTEMPTS:
-                _log.debug("%s: %s; asked again in %.1f s", self.service, cause, wait)
-                await asyncio.sleep(wait)
+            except Unreadable as exc:
+                await self.gate.answered()
+                raise self._away(str(exc)) from exc
+            else:
+                await self.gate.answered()
+                return content
+            _log.debug("%s: %s", self.service, cause)
+            await self.gate.failed(cause, began)
         raise self._away(f"{cause}, {ATTEMPTS} times")
 
-    def _away(self, cause: str) -> EvidenceUnavailable:
-        return EvidenceUnavailable(
+    async def _attempt(self, address: str, form: Mapping[str, str], read: Callable[[bytes], bytes]) -> bytes:
+        """Ask once; a wait that the service asks for holds back every worker. Raises OSError or Unreadable."""
+        answer = await self.post(address, form)
+        wait_s = 0.0
+        if answer.status in RETRIED:
+            wait_s = parse_retry_after(answer.headers.get("retry-after", "")) or 0.0
+        if wait_s > LITERATURE_WAIT_S:
+            cause = f"status {answer.status}; it asks to wait {wait_s:.0f} s"
+            await self.gate.refused(cause, certain=True)
+            raise self._away(cause)
+        if wait_s:
+            await self.store.hold_back(self.service, wait_s)
+        _check_status(answer)
+        return read(answer.body)
+
+    def _away(self, cause: str) -> LiteratureUnavailable:
+        return LiteratureUnavailable(
             f"{self.service} gave no usable answer: {cause}",
             hint="the threads concerned are retried; [evidence] online = [] does without it",
         )
 
 
+def in_the_past(day: date | None) -> date | None:
+    """Return a last day of publication that a request needs; None for today, so that its answer can be kept."""
+    return day if day is not None and day < now().date() else None
+
+
 def _check_status(answer: Answer) -> None:
     if answer.status in RETRIED:
         raise TryAgain(f"status {answer.status}")
+    if b"api key invalid" in answer.body[:1000].lower():
+        raise Refused("the API key is not valid")
     if answer.status != 200:
-        raise Unreadable(f"status {answer.status}")
+        kind = Unreadable if answer.status == 400 else Refused
+        raise kind(f"status {answer.status}")
     if len(answer.body) > LITERATURE_BYTES:
         raise Unreadable(f"more than {LITERATURE_BYTES} bytes")
-
-
-def _retry_after(answer: Answer) -> float:
-    """Return the seconds that an answer asks to wait; 0 if it does not say."""
-    text = answer.headers.get("retry-after", "").strip()
-    if text.isascii() and text.isdigit():
-        return float(text[:6])
-    try:
-        moment = email.utils.parsedate_to_datetime(text)
-    except ValueError:
-        return 0.0
-    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
-    return max(0.0, (moment - datetime.now(UTC)).total_seconds())

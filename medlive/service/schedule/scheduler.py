@@ -20,6 +20,7 @@ from medlive.clock import now
 from medlive.config import Settings
 from medlive.curation.model import Reason
 from medlive.db.audit_log import latest_act
+from medlive.db.curation.literature import PostgresAnswers
 from medlive.db.jobs import Queue, count_open, count_servers
 from medlive.db.release.weeks import load_waits
 from medlive.db.runs import SCHEDULER_LOCK, Run, forget_ahead, latest_run, recorded_run
@@ -380,6 +381,7 @@ def _curation_problem(done: CurationCounts, share: float) -> str | None:
 
 async def _retention(database: Database, settings: Settings, week: str) -> Counts:
     counts: Counts = dict(await apply_retention(database, settings))
+    counts["answers"] = await PostgresAnswers(database, days=settings.evidence.online_days).delete_old()
     if counts["damaged"]:
         counts["problem"] = f"{counts['damaged']} files are damaged"
     elif counts["busy"]:

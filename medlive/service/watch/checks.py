@@ -202,7 +202,9 @@ def disk(facts: Facts) -> Iterator[Finding]:
 
 
 def evidence_missing(facts: Facts) -> Iterator[Finding]:
-    """There is no evidence index, so that no thread can be curated."""
+    """There is neither an evidence index nor a literature service, so that no thread can be curated."""
+    if facts.settings.evidence.online:
+        return
     if facts.in_use and facts.local is not None and facts.local.evidence_missing is not None:
         yield Finding(facts.local.evidence_missing, "`medlive evidence build CORPUS...`, or restore it")
 

@@ -68,7 +68,7 @@ def configured_circuits(settings: Settings) -> set[str]:
     The workers' may hold it: then their circuit has another key than this process could make.
     """
     used: list[RoleSettings] = [role for _, role in settings.roles]
-    circuits = set()
+    circuits: set[str] = {*settings.evidence.online}  # Named by the service
     for role in used:
         if role.engine != "openai" or not role.base_url or not role.model:
             continue
