@@ -74,7 +74,7 @@ check: $(VENV)/.dev ## ruff, mypy strict, import contracts, declared imports, fi
 	@deploy/check.sh $(BIN)
 	@deploy/audit.sh $(BIN)
 
-chaos: $(VENV)/.dev ## 220 weeks, each under a fault (kills, resets, a full disk, odd clocks), end as an undisturbed one
+chaos: $(VENV)/.dev ## 300 weeks, each under a fault (kills, resets, full disks, late workers, odd clocks), freeze whole
 	@tests/in_memory.sh $(BIN)/python -m tests.chaos $(CHAOS)
 
 bench: $(VENV)/.bench ## every benchmark; each prints a ratio against a peer or a limit

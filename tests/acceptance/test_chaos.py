@@ -1,4 +1,4 @@
-"""A round of `make chaos`: a week under a fault comes to what an undisturbed one comes to."""
+"""Rounds of `make chaos`: a week under a fault comes to what an undisturbed one comes to."""
 
 import shutil
 import tempfile
@@ -8,12 +8,13 @@ from tests.chaos.rounds import run_calm, run_round
 from tests.chaos.stage import open_stage
 
 
-async def test_a_week_under_a_fault_ends_as_an_undisturbed_one() -> None:
+async def test_a_week_under_a_fault_freezes_whole_as_an_undisturbed_one() -> None:
     folder = Path(tempfile.mkdtemp(prefix="medlive-chaos-"))
     try:
         async with open_stage(folder) as stage:
             calm = await run_calm(stage)
             assert len(calm.cases) == 4
-            assert (await run_round(stage, calm, 0, seed=1, only="kill -9 of PostgreSQL")).problems == ()
+            for fault in ("kill -9 of PostgreSQL", "delayed jobs"):
+                assert (await run_round(stage, calm, 0, seed=1, only=fault)).problems == ()
     finally:
         shutil.rmtree(folder)

@@ -1,4 +1,4 @@
-"""`make chaos`: many weeks, each under one fault, must all come to what an undisturbed one comes to."""
+"""`make chaos`: many weeks, each under one fault, must all freeze whole, as an undisturbed one does."""
 
 import argparse
 import asyncio
@@ -19,7 +19,8 @@ async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
     async with open_stage(folder) as stage:
         calm = await run_calm(stage)
         print(
-            f"undisturbed: {len(calm.threads)} threads, {len(calm.cases)} cases, {calm.events} pages and replies"
+            f"undisturbed: {len(calm.threads)} threads, {len(calm.cases)} cases, {calm.events} pages and replies",
+            flush=True,
         )
         for number in range(args.first, args.first + args.rounds):
             if time.monotonic() > limit:
@@ -27,9 +28,8 @@ async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
                 break
             done = await run_round(stage, calm, number, args.seed, args.fault)
             results.append(done)
-            print(
-                f"{number:4} {done.fault}: {'; '.join(done.problems) or 'ok'} ({done.seconds:.1f} s)", flush=True
-            )
+            ended = "; ".join(done.problems) or done.not_run or "ok"
+            print(f"{number:4} {done.fault}: {ended} ({done.seconds:.1f} s)", flush=True)
             if args.logs and done.problems:
                 (args.logs / f"round-{number}.log").write_text(done.log)
     return results
@@ -38,10 +38,10 @@ async def _run(args: argparse.Namespace, folder: Path) -> list[Result]:
 def main() -> int:
     """Run the rounds and print the table; 1 if a round failed."""
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=220)
+    parser.add_argument("--rounds", type=int, default=300)
     parser.add_argument("--first", type=int, default=0, help="number of the first round")
     parser.add_argument("--seed", type=int, default=15)
-    parser.add_argument("--minutes", type=float, default=45, help="begin no round after so long")
+    parser.add_argument("--minutes", type=float, default=180, help="begin no round after so long")
     parser.add_argument("--fault", default="", help="only faults whose name holds this")
     parser.add_argument("--logs", type=Path, help="folder for what the processes of failed rounds wrote")
     args = parser.parse_args()

@@ -1,5 +1,7 @@
 """What must be so after every round, by the database, the endpoint's count, and the files."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,10 @@ _LEFT = """
 SELECT queue_name, status::text, args::text FROM procrastinate_jobs
 WHERE status NOT IN ('succeeded', 'todo', 'doing')
 """
+_MEMBERS = "SELECT case_id FROM snapshot_members WHERE version = %s ORDER BY 1"
+_STANDING = "SELECT meta->'standing', meta->'partial' FROM snapshots WHERE version = %s"
+_LOST = "SELECT revision_id FROM medlive_waiting_threads() WHERE waits_for IS NULL"
+_NEVER_WRITTEN = ("Traceback", "internal error", "never retrieved")
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,7 @@ class Outcome:
     threads: list[Any]
     cases: list[Any]
     files: dict[str, bytes]
+    members: list[Any]
     events: int = 0  # Pages and replies that it took
     release_s: float = 0.0  # From the freeze to the announcement
 
@@ -41,9 +48,13 @@ class Outcome:
 def outcome_of(week: Week, release_s: float = 0.0) -> Outcome:
     """Read what a week came to."""
     return Outcome(
-        week.instance.rows(_THREADS), week.instance.rows(_CASES), read_snapshot(_folder(week), week), week.events,
-        release_s,
-    )  # fmt: skip
+        threads=week.instance.rows(_THREADS),
+        cases=week.instance.rows(_CASES),
+        files=read_snapshot(_folder(week), week),
+        members=week.instance.rows(_MEMBERS, [week.name]),
+        events=week.events,
+        release_s=release_s,
+    )
 
 
 def read_snapshot(folder: Path, week: Week) -> dict[str, bytes]:
@@ -65,8 +76,14 @@ def _folder(week: Week) -> Path:
     return week.instance.home / "snapshots" / f"medlive-{week.name}"
 
 
-def differences(week: Week, calm: Outcome) -> list[str]:
-    """What is not as it must be; empty when all is well."""
+def differences(week: Week, calm: Outcome, *, may_fail: bool = False) -> list[str]:
+    """What is not as it must be; empty when all is well.
+
+    Args:
+        week: What has come to its end.
+        calm: What an undisturbed week comes to.
+        may_fail: Whether threads may have failed with a reason when the week was frozen.
+    """
     found = outcome_of(week)
     problems = []
     if found.threads != calm.threads:
@@ -78,12 +95,19 @@ def differences(week: Week, calm: Outcome) -> list[str]:
     stored = {serial for (serial,) in week.instance.rows("SELECT output_tokens FROM replies")}
     if paid := [key for key, serials in week.endpoint.given.items() if stored.intersection(serials[:-1])]:
         problems.append(f"paid twice: {sorted(paid)}")
+    if lost := week.instance.rows(_LOST):
+        problems.append(f"lost threads: {lost}")
     if left := week.instance.rows(_LEFT):
         problems.append(f"jobs left: {left}")
     now_frozen = week.digest_frozen()
     if week.frozen_rows and now_frozen != week.frozen_rows:
         problems.append(f"frozen rows changed: {[t for t in now_frozen if now_frozen[t] != week.frozen_rows[t]]}")
-    if found.files != calm.files:
+    not_in_it = count_left_out(week)
+    if not_in_it and (may_fail or week.rest_in):
+        problems += _check_left_out(week, found, calm, not_in_it)
+    elif not_in_it:
+        problems.append(f"not whole: {week.instance.rows(_STANDING, [week.name])}")
+    elif found.files != calm.files:
         names = found.files.keys() | calm.files.keys()
         problems.append(f"snapshot: {sorted(n for n in names if found.files.get(n) != calm.files.get(n))} differ")
     published = week.public / f"medlive-{week.name}"
@@ -92,9 +116,35 @@ def differences(week: Week, calm: Outcome) -> list[str]:
     if not (report := verify_snapshot(published)).ok:
         problems.append(f"what was published does not verify: {report.summary()}")
     log = week.shift.with_name("log").read_text(errors="replace")
-    if "Traceback" in log:
-        problems.append("traceback: " + log[log.index("Traceback") :].split("\n\n")[0][-1500:])
+    for words in _NEVER_WRITTEN:
+        if words in log:
+            problems.append(f"log: {log[max(0, log.index(words) - 200) :][:2500]}")
     return problems
+
+
+def count_left_out(week: Week) -> int:
+    """How many threads the frozen week was without: failed with a reason, or waiting still."""
+    (((_, _, _, failed, waiting), _),) = week.instance.rows(_STANDING, [week.name])
+    return int(failed + waiting)
+
+
+def _check_left_out(week: Week, found: Outcome, calm: Outcome, left_out: int) -> Iterator[str]:
+    """A frozen week without some threads says so, and lacks no others."""
+    (((_, _, _, _, waiting), partial),) = week.instance.rows(_STANDING, [week.name])
+    manifest = json.loads((_folder(week) / "manifest.json").read_bytes())
+    if bool(waiting) != bool(partial) or bool(partial) != bool(manifest.get("partial")):
+        yield f"{waiting} threads wait, and the manifest says {manifest.get('partial')}"
+    if not set(found.members) <= set(calm.members) or len(calm.members) - len(found.members) > left_out:
+        yield f"members: {found.members} without {left_out} threads, not {calm.members}"
+    if week.rest_in is not None:
+        rest = week.instance.rows(_MEMBERS, [week.rest_in])
+        if rest != calm.members or count_partial(week, week.rest_in):
+            yield f"the rest in {week.rest_in}: {rest}, not {calm.members}"
+
+
+def count_partial(week: Week, name: str) -> int:
+    """1 if a week was frozen in part."""
+    return len([partial for _, partial in week.instance.rows(_STANDING, [name]) if partial])
 
 
 def _first_difference(found: list[Any], wanted: list[Any]) -> str:

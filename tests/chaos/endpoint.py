@@ -18,6 +18,7 @@ from medlive.llm.rules.server import build_app
 MODEL = "chaos-1"
 """Not a name of the rules engine's, so that what it makes may be published."""
 HANG_S = 2.5
+OTHER = "another model"
 KINDS = ("500", "503", "429", "hang", "broken JSON", "useless text", "reset", "cut off")
 LATENCY_S = 0.03
 
@@ -28,7 +29,7 @@ class Endpoint:
 
     url: str = ""
     fault: Callable[[], str | None] = lambda: None
-    """Which of KINDS happens to the next request; None: it is answered."""
+    """Which of KINDS, or OTHER, happens to the next request; None: it is answered."""
     asked: int = 0
     serial: int = 0
     """Stands in an answer's `completion_tokens`, which are stored with the reply."""
@@ -63,11 +64,13 @@ class Endpoint:
         if kind == "broken JSON":
             return web.Response(body=b'{"choices": [{"mess', content_type="application/json")
         answer = json.loads(json.dumps(await self._answer(key, raw)))
-        answer["model"], answer["usage"] = MODEL, {"prompt_tokens": 1, "total_tokens": 1}
+        answer["model"] = "chaos-2" if kind == OTHER else MODEL
+        answer["usage"] = {"prompt_tokens": 1, "total_tokens": 1}
         self.serial += 1
         answer["usage"]["completion_tokens"] = self.serial
         if kind == "useless text":
             answer["choices"][0]["message"]["content"] = "I would rather not say."
+        if kind in ("useless text", OTHER):
             return web.json_response(answer)
         body = json.dumps(answer).encode()
         if kind == "cut off":

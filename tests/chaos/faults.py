@@ -9,20 +9,23 @@ import time
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import aiohttp
 import psycopg
 
+from medlive.clock import iso_week
 from medlive.db import embedded
+from medlive.errors import DatabaseUnavailable
 from tests.chaos.checks import Outcome
-from tests.chaos.endpoint import KINDS
-from tests.chaos.stage import AT_FREEZE, ONCE, SERVICE, WEB, WORKER, Stage, Week
+from tests.chaos.endpoint import KINDS, OTHER
+from tests.chaos.stage import AT_FREEZE, ONCE, SERVICE, SLOW_WORKER, WEB, WORKER, Stage, Week
 
 Roles = tuple[tuple[str, ...], ...]
 _ALONE, _WITH_WORKER, _WITH_WORKERS = (ONCE,), (ONCE, WORKER), (ONCE, WORKER, WORKER)
 _SERVICES = (SERVICE, WORKER)
+_SERVICE_WITH_WORKERS = (SERVICE, WORKER, WORKER)
 
 
 @dataclass(frozen=True)
@@ -68,12 +71,34 @@ class Round:
                 )
                 os.kill(self.random.choice(pids)[0], signal.SIGKILL)
             return
+        await self.kill_server()
+
+    async def kill_server(self) -> None:
+        """kill -9 the server of the database; it is started again."""
         if (server := embedded.status(self.stage.home)) is not None:
-            os.kill(server.pid, signal.SIGKILL)
+            with suppress(ProcessLookupError):
+                os.kill(server.pid, signal.SIGKILL)
         await asyncio.to_thread(embedded.start, self.stage.home)
 
+    async def begin_with_workers(self) -> None:
+        """Let the scheduler begin when the workers serve the queue, so that it leaves the threads to them."""
+        all_roles = self.week.roles
+        workers = tuple(role for role in all_roles if role[0] == "worker")
+        self.week.roles = workers
+        known = f"SELECT count(*) >= {len(workers)} FROM workers"
+        while not self.week.query(known):  # noqa: ASYNC110
+            await asyncio.sleep(0.05)
+        await asyncio.sleep(1)
+        self.week.roles = all_roles
+
+    async def calls(self, least: int, most: int) -> None:
+        """Wait until the endpoint has been asked so often, or every thread is decided."""
+        wanted = self.random.randint(least, most)
+        while self.week.settled_at is None and self.week.endpoint.asked < wanted:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
+
     def change(self, statement: str) -> None:
-        """Change the database, if it is there."""
+        """Change the database, if it is there and has room."""
         with suppress(psycopg.Error):
             self.week.instance.change(statement)
 
@@ -90,6 +115,12 @@ class Fault:
     """What may run; one of them does."""
     disturb: Disturb
     small_disk: bool = False
+    may_fail: bool = False
+    """Whether threads may fail with a reason, and the week be whole without them."""
+
+
+class NotPossibleError(Exception):
+    """This machine does not let the fault be made."""
 
 
 def _kills(role: str) -> Disturb:
@@ -128,7 +159,7 @@ async def _kills_database(one: Round) -> None:
 
 async def _resets(one: Round) -> None:
     one.week.time_flies = True
-    one.week.forum.cuts = lambda: one.random.random() < 0.1
+    one.week.forum.cuts = _cuts(one.random, 0.1)
     one.week.endpoint.fault = lambda: "reset" if one.random.random() < 0.1 else None
     for _ in range(one.random.randint(2, 5)):
         await one.moment()
@@ -136,6 +167,18 @@ async def _resets(one: Round) -> None:
             "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity "
             "WHERE datname = current_database() AND pid <> pg_backend_pid() ORDER BY random() LIMIT 2) AS some"
         )
+
+
+def _cuts(chance: random.Random, share: float) -> Callable[[], bool]:
+    """Cut connections by chance, never three in a row: a page that is lost so often waits for the next harvest."""
+    in_a_row = 0
+
+    def cut() -> bool:
+        nonlocal in_a_row
+        in_a_row = in_a_row + 1 if in_a_row < 2 and chance.random() < share else 0
+        return in_a_row > 0
+
+    return cut
 
 
 async def _bad_endpoint(one: Round) -> None:
@@ -148,9 +191,7 @@ async def _full_disk(one: Round) -> None:
     home, room = one.week.instance.home, one.random.randint(0, 200_000)
     if await asyncio.to_thread(os.path.ismount, home):
         await one.moment()
-        await asyncio.to_thread(_fill, home, room)
-        await asyncio.sleep(one.random.uniform(0.5, 2))
-        (home / "filler").unlink()
+        await _fill_for_a_while(one, home, room)
     else:
         one.week.largest_file = room
         await asyncio.sleep(one.random.uniform(1, 3))
@@ -158,24 +199,127 @@ async def _full_disk(one: Round) -> None:
         one.week.kill_all()  # the limit is theirs for life
 
 
-def _fill(home: Path, room: int) -> None:
-    with (home / "filler").open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(home).free - room))
+async def _fill_for_a_while(one: Round, disk: Path, room: int) -> None:
+    try:
+        await asyncio.to_thread(_fill, disk, room)
+        await asyncio.sleep(one.random.uniform(0.5, 2))
+    finally:
+        (disk / "filler").unlink(missing_ok=True)
+
+
+def _fill(disk: Path, room: int) -> None:
+    with (disk / "filler").open("wb") as file, suppress(OSError):  # others write at the same time
+        os.posix_fallocate(file.fileno(), 0, max(1, shutil.disk_usage(disk).free - room))
+
+
+async def _full_database_disk(one: Round) -> None:
+    """PostgreSQL's data have no room; it may end, and is started again when there is some."""
+    disk = one.stage.home
+    if not await asyncio.to_thread(os.path.ismount, disk):
+        raise NotPossibleError("no disk may be mounted for the database (root and `mount` are needed)")
+    await one.moment()
+    await _fill_for_a_while(one, disk, one.random.randint(0, 200_000))
+    for _ in range(50):
+        try:
+            await asyncio.to_thread(embedded.start, disk)
+            break
+        except DatabaseUnavailable:
+            await asyncio.sleep(0.2)
 
 
 async def _clock_jumps(one: Round) -> None:
     for _ in range(one.random.randint(1, 3)):
         await one.moment()
-        settled = one.week.settled_at is not None
-        # Before the freeze an earlier week would be frozen, as its clock says; so would the week, unfinished, six
-        # hours after its time.
-        days = one.random.uniform(-21, 0) if settled and one.week.frozen_rows else 0
-        if not days and one.random.random() < 0.5:
-            one.week.set_clock(timedelta(hours=one.random.uniform(0, 5)))
-        else:
-            one.week.set_clock(timedelta(days=days, hours=one.random.uniform(-1, 0)))
+        days = one.random.choice((22, one.random.uniform(-21, 0), 0))
+        one.week.set_clocks(jump=timedelta(days=days, hours=one.random.uniform(-1, 5)))
         await asyncio.sleep(one.random.uniform(0.2, 1))
-        one.week.set_clock(timedelta() if one.week.settled_at is None else AT_FREEZE)
+        one.week.set_clocks(jump=timedelta())
+
+
+async def _freeze_with_queue(one: Round) -> None:
+    """Weeks were missed: harvest, queue and freeze are due at once."""
+    before = datetime.now(UTC) + one.week.offset - timedelta(days=7 * one.random.randint(2, 5))
+    for step in ("harvest sdn", "queue", "freeze", "verify", "publish", "announce", "retention"):
+        one.week.instance.change(
+            "INSERT INTO pipeline_runs (command, code_version, settings, counts, outcome, iso_week, started_at,"
+            " finished_at) VALUES (%s, 'chaos', '{}', '{}', 'done', %s, %s, %s)",
+            [f"scheduler {step}", iso_week(before), before, before],
+        )
+    one.week.set_clocks(world=AT_FREEZE)
+    if one.random.random() < 0.5:
+        await one.kill()
+
+
+async def _late_workers(one: Round) -> None:
+    """Workers that had the queue are gone when the freeze is due, and come back late."""
+    await one.begin_with_workers()
+    await one.calls(1, 20)
+    all_roles = one.week.roles
+    one.week.roles = tuple(role for role in all_roles if role[0] != "worker")
+    for process in one.week.running:
+        if process.role == "worker" or one.random.random() < 0.5:
+            process.kill()
+    one.week.set_clocks(world=AT_FREEZE)
+    await asyncio.sleep(one.random.uniform(2, 8))
+    one.week.roles = all_roles
+
+
+async def _delayed_jobs(one: Round) -> None:
+    """What waits, waits for the time of its next attempt when the freeze is due."""
+    await one.begin_with_workers()
+    await one.calls(0, 20)
+    one.week.set_clocks(world=AT_FREEZE)
+    until = time.monotonic() + one.random.uniform(2, 6)
+    which = "WHERE status = 'todo' AND queue_name = 'curate'"
+    while time.monotonic() < until:
+        one.change(f"UPDATE procrastinate_jobs SET scheduled_at = now() + interval '1 hour' {which}")
+        await asyncio.sleep(0.1)
+    one.change(f"UPDATE procrastinate_jobs SET scheduled_at = NULL {which}")
+
+
+async def _other_model(one: Round) -> None:
+    """The endpoint names another model for some replies."""
+    await one.calls(0, 40)
+    left = one.random.randint(1, 12)
+
+    def fault() -> str | None:
+        nonlocal left
+        left -= 1
+        return OTHER if left >= 0 else None
+
+    one.week.endpoint.fault = fault
+
+
+async def _dying_database(one: Round) -> None:
+    await one.calls(1, 68)
+    await one.kill_server()
+    if one.random.random() < 0.5:
+        await one.calls(30, 90)
+        await one.kill_server()
+
+
+async def _limit_passes(one: Round) -> None:
+    """Nobody does the rest of the threads until the freeze has waited for as long as it may."""
+    week = one.week
+    await one.begin_with_workers()
+    some = f"SELECT count(*) >= {one.random.randint(1, 3)} FROM thread_standings WHERE outcome = 'kept'"
+    while not week.query(some):  # noqa: ASYNC110
+        await asyncio.sleep(0.01)
+    all_roles = week.roles
+    week.roles = tuple(role for role in all_roles if role[0] != "worker")
+    for process in week.running:
+        if process.role == "worker":
+            process.kill()
+    week.set_clocks(world=AT_FREEZE)
+    waits = "SELECT count(*) FROM step_waits WHERE step = 'freeze'"
+    while not week.query(waits) and not week.is_frozen:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    week.limit_passes = True
+    week.set_clocks(world=AT_FREEZE + timedelta(hours=25))
+    until = time.monotonic() + 8  # without a case there is nothing to freeze
+    while not week.is_frozen and time.monotonic() < until:  # noqa: ASYNC110
+        await asyncio.sleep(0.05)
+    week.roles = all_roles
 
 
 async def _two_schedulers(one: Round) -> None:
@@ -200,7 +344,7 @@ async def _deliveries(one: Round) -> None:
 
 async def _everything(one: Round) -> None:
     one.week.time_flies = True
-    one.week.forum.cuts = lambda: one.random.random() < 0.05
+    one.week.forum.cuts = _cuts(one.random, 0.05)
     one.week.endpoint.fault = lambda: one.random.choice(KINDS) if one.random.random() < 0.1 else None
     await asyncio.gather(one.kill(), one.kill(), one.kill_database())
 
@@ -210,12 +354,19 @@ FAULTS = (
     Fault("kill -9 of the scheduler", (_ALONE, _WITH_WORKER, _SERVICES), _kills("scheduler")),
     Fault("kill -9 of the web server", ((ONCE, WEB),), _kills_web),
     Fault("kill -9 of PostgreSQL", (_ALONE, _WITH_WORKER), _kills_database),
-    Fault("connections reset", (_ALONE, _WITH_WORKER), _resets),
-    Fault("30 % of replies fail", (_ALONE, _WITH_WORKER), _bad_endpoint),
+    Fault("connections reset", (_ALONE, _WITH_WORKER), _resets, may_fail=True),
+    Fault("30 % of replies fail", (_ALONE, _WITH_WORKER), _bad_endpoint, may_fail=True),
     Fault("full disk", (_ALONE, _WITH_WORKER), _full_disk, small_disk=True),
-    Fault("clock jumps", ((SERVICE,), _SERVICES), _clock_jumps),
+    Fault("clock jumps", ((SERVICE,), _SERVICES, _WITH_WORKER), _clock_jumps),
     Fault("two schedulers", ((SERVICE, SERVICE), (SERVICE, SERVICE, WORKER)), _two_schedulers),
     Fault("jobs delivered twice", (_WITH_WORKER, _WITH_WORKERS), _deliveries),
-    Fault("several at once", (_WITH_WORKER, _WITH_WORKERS), _everything),
+    Fault("several at once", (_WITH_WORKER, _WITH_WORKERS), _everything, may_fail=True),
+    Fault("freeze due with the queue", (_ALONE, _WITH_WORKER, _SERVICES), _freeze_with_queue),
+    Fault("late workers", (_WITH_WORKER, _SERVICES, _SERVICE_WITH_WORKERS), _late_workers),
+    Fault("delayed jobs", (_WITH_WORKER, _SERVICES), _delayed_jobs),
+    Fault("full database disk", (_WITH_WORKER, _SERVICES), _full_database_disk),
+    Fault("another model", (_ALONE, _WITH_WORKER, _SERVICES), _other_model),
+    Fault("two workers and a dying database", (_WITH_WORKERS, _SERVICE_WITH_WORKERS), _dying_database),
+    Fault("the time limit passes", ((ONCE, SLOW_WORKER), (SERVICE, SLOW_WORKER)), _limit_passes),
 )
 """Every kind of round, in turn."""

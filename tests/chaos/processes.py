@@ -5,7 +5,7 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from multiprocessing.context import ForkServerProcess
@@ -26,11 +26,29 @@ import medlive.web.app
 import medlive.web.metrics
 import medlive.web.serving
 from medlive import clock
-from medlive.service import database, jobs, taken
-from medlive.service.schedule import scheduler
+from medlive.db import session
+from medlive.db import workers as reported
+from medlive.service import database, jobs, monitor, readiness, taken
+from medlive.service.schedule import scheduler, steps
 
 # As configured, a dead worker is known after 15 s. Fresh ones on a busy machine may be taken for dead, too.
 WAKE_S, HEARTBEAT_S, STALLED_AFTER_S, RETRY_S = 0.1, 0.5, 4.0, 0.3
+_HURRIED = (
+    (jobs, "HEARTBEAT_S", HEARTBEAT_S),
+    (monitor, "HEARTBEAT_S", HEARTBEAT_S),
+    (monitor, "SWEEP_S", 10.0),
+    (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
+    (reported, "STALLED_AFTER_S", STALLED_AFTER_S),
+    (database, "RETRY_S", RETRY_S),
+    (database, "MOST_RETRY_S", 2.0),
+    (taken, "RETRY_S", RETRY_S),
+    (readiness, "FIRST_WAIT_S", 1.0),
+    (readiness, "MOST_WAIT_S", 3.0),
+    (scheduler, "LOOK_AGAIN_MINUTES", 0.05),
+    (steps, "RETRY_AFTER", timedelta(seconds=3)),
+    (steps, "MOST_RETRY_AFTER", timedelta(seconds=6)),
+)
+"""What takes seconds instead of minutes or hours, so that a round is short."""
 
 _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload([__name__])
@@ -57,7 +75,7 @@ class Process:
 
 
 def start(
-    arguments: tuple[str, ...], environment: Mapping[str, str], log: Path, shift: Path, largest_file: int | None
+    arguments: tuple[str, ...], environment: Mapping[str, str], log: Path, clocks: Path, largest_file: int | None
 ) -> Process:
     """Begin a command.
 
@@ -65,16 +83,17 @@ def start(
         arguments: The command line.
         environment: All of its environment.
         log: What it writes to stdout and stderr is added to this file.
-        shift: The file of the seconds by which its clock goes ahead of the machine's, read at each look.
+        clocks: The file of the seconds by which its own clock and the database's go ahead of the machine's, read
+            at each look.
         largest_file: The most bytes that it may write into one file; None for no limit.
     """
-    popen = _context.Process(target=_run, args=(arguments, dict(environment), log, shift, largest_file))
+    popen = _context.Process(target=_run, args=(arguments, dict(environment), log, clocks, largest_file))
     popen.start()
     return Process(arguments[0], arguments, popen, log)
 
 
 def _run(
-    arguments: tuple[str, ...], environment: dict[str, str], log: Path, shift: Path, largest_file: int | None
+    arguments: tuple[str, ...], environment: dict[str, str], log: Path, clocks: Path, largest_file: int | None
 ) -> None:
     os.setsid()
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -82,34 +101,32 @@ def _run(
     os.dup2(file, 2)
     os.environ.clear()
     os.environ.update(environment)
-    _shift_clock(lambda: float(shift.read_text()))
-    _hurry()
+    _shift_clocks(clocks)
+    for module, name, value in _HURRIED:
+        assert hasattr(module, name), name
+        setattr(module, name, value)
     if largest_file is not None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (largest_file, resource.getrlimit(resource.RLIMIT_FSIZE)[1]))
     sys.exit(medlive.__main__.run(list(arguments)))
 
 
-def _shift_clock(seconds: Callable[[], float]) -> None:
-    """Put another now() into every room that has imported it."""
-    real = clock.now
+def _shift_clocks(clocks: Path) -> None:
+    """Put another now(), and another clock of the database, into every module that has imported it."""
+    real_now, real_read = clock.now, session.read_clock
+
+    def ahead() -> list[timedelta]:
+        return [timedelta(seconds=float(part)) for part in clocks.read_text().split()]
 
     def now() -> datetime:
-        return real() + timedelta(seconds=seconds())
+        return real_now() + ahead()[0]
+
+    async def read_clock(transaction: session.Session) -> datetime:
+        return await real_read(transaction) + ahead()[1]
 
     for name, module in list(sys.modules.items()):
-        if name.startswith("medlive.") and getattr(module, "now", None) is real:
-            module.now = now  # type: ignore[attr-defined]
+        for imported, real, other in (("now", real_now, now), ("read_clock", real_read, read_clock)):
+            if name.startswith("medlive.") and getattr(module, imported, None) is real:
+                setattr(module, imported, other)
     defaults = scheduler.run_scheduler.__kwdefaults__
     assert defaults is not None
-    defaults.update(clock=now, wake_s=WAKE_S)
-
-
-def _hurry() -> None:
-    for module, name, value in (
-        (jobs, "HEARTBEAT_S", HEARTBEAT_S),
-        (jobs, "STALLED_AFTER_S", STALLED_AFTER_S),
-        (database, "RETRY_S", RETRY_S),
-        (taken, "RETRY_S", RETRY_S),
-    ):
-        assert hasattr(module, name)
-        setattr(module, name, value)
+    defaults.update(wake_s=WAKE_S)

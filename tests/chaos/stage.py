@@ -6,7 +6,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -33,6 +33,8 @@ from tests.support.instance import Instance, write_models
 
 LIMIT_S = 300.0
 """A week that takes longer to its freeze, or from there, is stuck."""
+SETTLE_S = 30.0
+"""How long `status --check` may still name what has ended."""
 THREADS = ("1402038", "1402075", "1402112", "1402149", "1402223", "1402371")
 
 
@@ -44,11 +46,15 @@ def _free_port() -> int:
 
 ONCE, SERVICE = ("scheduler", "--once"), ("scheduler",)
 WORKER = ("worker", "--queues", "all", "--concurrency", "4")
+SLOW_WORKER = (*WORKER[:-1], "1")
+"""One thread after the other."""
 WEB = ("serve", "--port", str(_free_port()), "--part", "public")
 _DAYS = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
 _FREEZE_AFTER = timedelta(minutes=30)
 AT_FREEZE = _FREEZE_AFTER + timedelta(minutes=5)
 _TMPFS_BYTES = 32 << 20
+SERVER_BYTES = 600 << 20
+"""The database's own disk, where one may be mounted."""
 
 _SETTLED = """
 SELECT (SELECT count(*) FROM thread_standings WHERE outcome IN ('kept', 'rejected', 'held')) = {threads}
@@ -58,8 +64,11 @@ SELECT (SELECT count(*) FROM thread_standings WHERE outcome IN ('kept', 'rejecte
 """
 _STUCK = """
 SELECT (SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')) = 0
-   AND EXISTS (SELECT FROM pipeline_runs WHERE command = 'scheduler queue' AND outcome = 'done')
+   AND EXISTS (SELECT FROM pipeline_runs WHERE command = 'scheduler queue' AND outcome = 'done'
+               AND iso_week = '{week}')
 """
+_FROZEN = "SELECT count(*) FROM snapshots WHERE state = 'frozen' AND version = '{week}'"
+_PARTIAL = "SELECT meta->>'partial' FROM snapshots WHERE version = '{week}'"
 _RELEASED = """
 SELECT (SELECT count(*) FROM procrastinate_jobs WHERE status IN ('todo', 'doing')) = 0
    AND EXISTS (SELECT FROM pipeline_runs WHERE iso_week = '{week}' AND command = 'scheduler announce'
@@ -97,8 +106,18 @@ class Week:
     shift: Path
     running: list[Process] = field(default_factory=list)
     roles: Sequence[tuple[str, ...]] = (ONCE,)
+    frozen_after: float = float("inf")
+    """So many pages and replies, if not all threads are decided before; then the clock goes on to the freeze."""
     settled_at: float | None = None
-    """When every thread was decided and the clock went on to the freeze, by time.monotonic()."""
+    """When every thread was decided, by time.monotonic()."""
+    world: timedelta = timedelta()
+    """How far the week's own time has been moved on."""
+    jump: timedelta = timedelta()
+    """How far the processes' clocks are ahead of it, the database's is not."""
+    limit_passes: bool = False
+    """Whether the freeze's time limit is let pass, so that the week may be partial."""
+    rest_in: str | None = None
+    """The week that a partial freeze has left the rest to; None: it was not partial."""
     time_flies: bool = False
     """Whether what waits after a failure is tried again at once."""
     largest_file: int | None = None
@@ -111,10 +130,13 @@ class Week:
         """Pages and replies asked for so far: how far the week has come before its release."""
         return len(self.forum.asked) + self.endpoint.asked
 
-    def set_clock(self, ahead: timedelta) -> None:
-        """Let the processes' clocks go ahead of the week's own time."""
+    def set_clocks(self, *, world: timedelta | None = None, jump: timedelta | None = None) -> None:
+        """Move the week's own time on, or the clocks of its processes alone."""
+        self.world = self.world if world is None else world
+        self.jump = self.jump if jump is None else jump
+        true = self.offset + self.world
         new = self.shift.with_name("new")
-        new.write_text(repr((self.offset + ahead).total_seconds()))
+        new.write_text(f"{(true + self.jump).total_seconds()!r} {true.total_seconds()!r}")
         new.replace(self.shift)
 
     def query(self, statement: str) -> Any:
@@ -141,33 +163,67 @@ class Week:
             process.kill()
         self.running.clear()
 
-    async def live(self) -> None:
-        """Bring the week to its end: settled before the freeze, then released. Raises StuckError."""
-        threads = len(self.forum.threads)
-        await self._until(_SETTLED.format(threads=threads, week=self.name))
-        self.settled_at = time.monotonic()
-        self.set_clock(AT_FREEZE)
-        await self._until(_RELEASED.format(week=self.name))
+    @property
+    def is_frozen(self) -> bool:
+        return bool(self.query(_FROZEN.format(week=self.name)))
 
-    async def _until(self, reached: str) -> None:
+    async def live(self) -> None:
+        """Bring the week to its end: released, and every thread decided. Raises StuckError."""
+        await self._until("the freeze is due", self._is_to_freeze)
+        if self.world < AT_FREEZE:
+            self.set_clocks(world=AT_FREEZE)
+        await self._until("released", lambda: self.query(_RELEASED.format(week=self.name)))
+        await self._until("decided", lambda: self.settled_at)
+        if self.limit_passes and self.query(_PARTIAL.format(week=self.name)):
+            self.rest_in = iso_week(datetime.now(UTC) + self.offset + timedelta(days=7))
+            self.set_clocks(world=AT_FREEZE + timedelta(days=7))
+            await self._until("the rest is released", lambda: self.query(_RELEASED.format(week=self.rest_in)))
+
+    def _is_to_freeze(self) -> bool:
+        return self.settled_at is not None or self.world >= AT_FREEZE or self.events >= self.frozen_after
+
+    async def _until(self, name: str, is_reached: Callable[[], object]) -> None:
         limit = time.monotonic() + LIMIT_S
-        while not self.query(reached):
+        settled = _SETTLED.format(threads=len(self.forum.threads), week=self.name)
+        while not is_reached():
             if time.monotonic() > limit:
-                raise StuckError(f"not reached in {LIMIT_S:.0f} s: {' '.join(reached.split())}: {self._state()}")
+                raise StuckError(f"not {name} in {LIMIT_S:.0f} s: {self._state()}")
+            if self.settled_at is None and self.query(settled):
+                self.settled_at = time.monotonic()
             if self.time_flies:
                 for statement in _TIME_PASSES:
                     self.query(statement)
             self._restart_ended()
-            if self.settled_at and not self.frozen_rows:
+            if not self.frozen_rows:
                 self.note_frozen()
             await asyncio.sleep(0.05)
+
+    async def find_problems(self) -> list[str]:
+        """What `medlive status --check` names and goes on naming, while the week's processes run."""
+        environment = {**self.instance.environment(), "COLUMNS": "500"}
+        limit, named = time.monotonic() + SETTLE_S, [""]
+        plain = self.shift.with_name("plain")
+        plain.write_text("0 0")
+        while named and time.monotonic() < limit:
+            found = self.shift.with_name("check")
+            found.unlink(missing_ok=True)
+            process = processes.start(("status", "--check"), environment, found, plain, None)
+            await asyncio.to_thread(process.popen.join)
+            named = found.read_text(errors="replace").splitlines()
+            if self.rest_in is not None:  # status, whose clock is the machine's, rightly says so
+                named = [line for line in named if not line.startswith("recorded_ahead:")]
+            self._restart_ended()
+        return named
 
     def _state(self) -> str:
         jobs = (
             "SELECT queue_name, task_name, args::text, status::text, worker_id, attempts FROM procrastinate_jobs"
         )
         runs = "SELECT command, iso_week, outcome, counts::text FROM pipeline_runs ORDER BY id"
-        return "\n".join(str(row) for query in (jobs, runs) for row in self.instance.rows(query))
+        try:
+            return "\n".join(str(row) for query in (jobs, runs) for row in self.instance.rows(query))
+        except psycopg.Error as error:
+            return str(error)
 
     def _restart_ended(self) -> None:
         for process in [one for one in self.running if one.ended]:
@@ -184,14 +240,14 @@ class Week:
             self.settled_at is None
             and again not in present
             and self.starts > len(self.roles)
-            and self.query(_STUCK)
+            and self.query(_STUCK.format(week=self.name))
         ):
             self.start(again)
 
     def note_frozen(self) -> None:
         """Keep the digests of the frozen rows as soon as there are any."""
         with suppress(psycopg.Error):
-            if self.query(f"SELECT count(*) FROM snapshots WHERE state = 'frozen' AND version = '{self.name}'"):
+            if self.is_frozen:
                 self.frozen_rows = self.digest_frozen()
 
     def digest_frozen(self) -> dict[str, str]:
@@ -233,7 +289,7 @@ class Stage:
         place = self.folder / name
         place.mkdir()
         home = place / "home"
-        with self._database(name), _disk(home, small_disk):
+        with self._database(name), _disk(home, _TMPFS_BYTES if small_disk else 0):
             shutil.copytree(self.folder / "pristine", home, dirs_exist_ok=True)
             url = self.url.replace("/medlive?", f"/{name}?")
             week = Week(
@@ -242,7 +298,7 @@ class Stage:
             )  # fmt: skip
             self.forum.begin()
             self.endpoint.begin()
-            week.set_clock(timedelta())
+            week.set_clocks()
             try:
                 yield week
             finally:
@@ -265,7 +321,8 @@ class Stage:
             "MEDLIVE_SOURCES__SDN__BASE_URL": self.forum.url, "MEDLIVE_SOURCES__SDN__BOARDS": f'["{BOARD}"]',
             "MEDLIVE_SOURCES__SDN__MIN_INTERVAL_S": "0", "MEDLIVE_CURATION__MAX_ATTEMPTS": "100",
             "MEDLIVE_CURATION__CONCURRENCY": "4", "MEDLIVE_PUBLISH__WEEKLY": "true",
-            "MEDLIVE_PUBLISH__AT": str(public), **others, **at("HARVEST_SOURCES__SDN", begin),
+            "MEDLIVE_PUBLISH__AT": str(public), "MEDLIVE_WATCH__DISK_FREE_GB": "0",
+            "MEDLIVE_WATCH__DISK_FREE_SHARE": "0", **others, **at("HARVEST_SOURCES__SDN", begin),
             **at("HARVEST", begin), **at("QUEUE", begin), **at("FREEZE", base + _FREEZE_AFTER),
             **at("RETENTION", base + _FREEZE_AFTER),
         }  # fmt: skip
@@ -285,10 +342,10 @@ class Stage:
 
 
 @contextmanager
-def _disk(home: Path, small: bool) -> Iterator[None]:
-    """The home's folder, on a small disk of its own where that is wanted and can be had."""
+def _disk(home: Path, size: int) -> Iterator[None]:
+    """A folder, on a small disk of its own where that is wanted (its bytes are given) and can be had."""
     home.mkdir()
-    if not small or not _mounted(home):
+    if not size or not _mounted(home, size):
         yield
         return
     try:
@@ -297,8 +354,8 @@ def _disk(home: Path, small: bool) -> Iterator[None]:
         subprocess.run(["umount", "-l", str(home)], check=True)
 
 
-def _mounted(home: Path) -> bool:
-    command = ["mount", "-t", "tmpfs", "-o", f"size={_TMPFS_BYTES}", "tmpfs", str(home)]
+def _mounted(home: Path, size: int) -> bool:
+    command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=755", "tmpfs", str(home)]
     return shutil.which("mount") is not None and not subprocess.run(command, capture_output=True).returncode
 
 
@@ -308,13 +365,11 @@ def _plain(url: str) -> str:
 
 def _prepare(folder: Path) -> str:
     """Start the server with a migrated database, and make the home that every week's is copied from; its URL."""
-    folder.chmod(0o755)  # root's server runs as another user, who must get in
-    (folder / "server").mkdir()
     url = embedded.start(folder / "server")
     with psycopg.connect(_plain(url), autocommit=True) as connection:
         # Nothing here outlives the machine; a kill of the server loses nothing that it had written.
-        for setting in ("fsync", "full_page_writes"):
-            connection.execute(f"ALTER SYSTEM SET {setting} = off".encode())
+        for setting in ("fsync = off", "full_page_writes = off", "max_wal_size = '64MB'"):
+            connection.execute(f"ALTER SYSTEM SET {setting}".encode())
         connection.execute("SELECT pg_reload_conf()")
     upgrade(url)
     pristine = Settings(home=folder / "pristine")
@@ -326,13 +381,15 @@ def _prepare(folder: Path) -> str:
 @asynccontextmanager
 async def open_stage(folder: Path) -> AsyncIterator[Stage]:
     """Everything that rounds share, under an empty folder."""
-    url = await asyncio.to_thread(_prepare, folder)
-    try:
-        async with contextlib.AsyncExitStack() as stack:
-            forum = await stack.enter_async_context(serve_forum(Forum()))
-            forum.add(*(t for t in load_sample_threads() if t.thread_id in THREADS))
-            endpoint = await stack.enter_async_context(serve_endpoint())
-            write_models(folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=2.0)
-            yield Stage(folder, url, forum, endpoint, datetime.now(UTC))
-    finally:
-        embedded.stop(folder / "server")
+    await asyncio.to_thread(folder.chmod, 0o755)  # root's server runs as another user, who must get in
+    async with contextlib.AsyncExitStack() as stack:
+        stack.enter_context(_disk(folder / "server", SERVER_BYTES))
+        stack.callback(embedded.stop, folder / "server")
+        url = await asyncio.to_thread(_prepare, folder)
+        forum = await stack.enter_async_context(serve_forum(Forum()))
+        forum.add(*(t for t in load_sample_threads() if t.thread_id in THREADS))
+        endpoint = await stack.enter_async_context(serve_endpoint())
+        write_models(folder / "config", endpoint.url, model=MODEL, max_retries=1, timeout_s=2.0)
+        with (folder / "config" / "models.toml").open("a") as file:
+            file.write(f'\n[prices."{MODEL}"]\ninput = 0\noutput = 0\n')
+        yield Stage(folder, url, forum, endpoint, datetime.now(UTC))
