@@ -8,7 +8,7 @@ from weakref import WeakKeyDictionary
 
 from medlive.curation.model import Call, Reason
 from medlive.curation.tasks import ReplyModel
-from medlive.llm.ask import Asked, Asker, Attempt, CallOutcome, Unusable, read_as
+from medlive.llm.ask import AnotherModel, Asked, Asker, Attempt, CallOutcome, Unusable, read_as
 from medlive.llm.budget import BudgetSpent
 from medlive.llm.engine import Engine, Request
 from medlive.llm.prompts import load_prompt
@@ -78,7 +78,9 @@ class Agent:
                 return asked.value
             last = asked.attempts[-1].fault
             if last and not all(one.reply and one.reply.replayed for one in asked.attempts):
-                raise AgentFailure(_REASONS[last.outcome], f"{task}: {last}")
+                # Another model is the endpoint's fault, and is tried again within the day.
+                away = Reason.ENDPOINT_UNAVAILABLE if isinstance(last, AnotherModel) else _REASONS[last.outcome]
+                raise AgentFailure(away, f"{task}: {last}")
         raise AgentFailure(Reason.INVALID_REPLY, f"{task}: {MAX_ROUNDS} stored replies are unusable")
 
     def _call(self, number: int, attempt: Attempt) -> Call:

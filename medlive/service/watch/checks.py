@@ -23,7 +23,7 @@ SILENT_AFTER: Final = timedelta(minutes=3)
 UNSERVED_AFTER: Final = timedelta(minutes=2)
 """Jobs may wait so long for a worker that is being restarted."""
 BY_HAND_WITHIN: Final = timedelta(days=8)
-"""An instance that never had a scheduler is run by cron where `medlive curate` began so recently."""
+"""An instance that never had a lasting scheduler is run by cron where a step began so recently."""
 SHORTEST_PAUSE: Final = timedelta(minutes=3)
 USUAL_PAUSE: Final = timedelta(minutes=30)
 LONGEST_PAUSE: Final = timedelta(hours=2)
@@ -75,8 +75,8 @@ def no_scheduler(facts: Facts) -> Iterator[Finding]:
         if facts.moment - heard > SILENT_AFTER:
             yield Finding(f"no scheduler has worked since {_minute(heard)}", "start `medlive scheduler`")
         return
-    by_hand = facts.history.latest.get("curate")
-    if by_hand is None or facts.moment - by_hand.started_at > BY_HAND_WITHIN:
+    by_hand = [run.started_at for run in facts.history.latest.values()]  # by cron, `medlive scheduler --once` too
+    if not by_hand or facts.moment - max(by_hand) > BY_HAND_WITHIN:
         yield Finding("no scheduler has ever worked", "start `medlive scheduler`, or run the steps by cron")
 
 
