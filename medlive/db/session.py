@@ -136,7 +136,7 @@ def _state(error: BaseException) -> str | None:
 
 
 def translate(url: URL, error: BaseException) -> DatabaseUnavailable | DatabaseForbidden | None:
-    """What a user is told of a driver's error that is a state of the server; None for a fault of the statement."""
+    """Return our error for a driver's that shows a state of the server; None for a fault of the statement."""
     state = _state(error)
     if state == _FORBIDDEN:
         words = str(getattr(error, "orig", None) or error).splitlines()[0]

@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 WEEKS_AHEAD: Final = 52
 """The disk is compared with what a year of weeks would add."""
 GB_A_WEEK: Final = 0.5
-"""What a week adds where none was harvested yet: 10,000 threads with raw pages and a snapshot (docs/scale.md)."""
+"""What a week adds where none was harvested yet: twice what 10,000 threads and their pages take."""
 LOW_SHARE: Final = 0.05
 """Less of a disk than this share free is too little for any week."""
 _GB: Final = 1024**3
@@ -131,7 +131,9 @@ async def examine_disk(settings: Settings) -> list[Finding]:
     weeks = await _weeks_harvested(settings)
     used = sum(path.lstat().st_size for path in settings.home.rglob("*") if path.is_file())
     per_week = used / weeks / _GB if weeks else GB_A_WEEK
-    basis = f"{weeks} weeks so far" if weeks else "no week yet, so 10,000 threads a week are assumed"
+    basis = f"{weeks} weeks so far" if weeks else "10,000 threads a week are assumed"
+    if weeks is None:
+        basis += ": the database cannot say how many weeks there were"
     needed, free = per_week * WEEKS_AHEAD, usage.free / _GB
     text = f"{free:.1f} GB free; a year takes about {needed:.1f} GB ({basis})"
     step = "a larger disk, [archive] keep_days, or archive.folder on another disk"
@@ -140,14 +142,14 @@ async def examine_disk(settings: Settings) -> list[Finding]:
     return [_warning("disk", text, step) if free < needed else _good("disk", text)]
 
 
-async def _weeks_harvested(settings: Settings) -> int:
-    """The weeks since the first harvest; 0 where there was none, or where the database cannot say."""
+async def _weeks_harvested(settings: Settings) -> int | None:
+    """The whole weeks since the first harvest, 0 where there was none; None where the database cannot say."""
     try:
         async with open_database(settings) as database, database.begin() as session:
             history = await load_history(session)
     except MedliveError:
-        return 0
-    begun = [times.latest.started_at for times in history.harvests.values()]
+        return None
+    begun = [harvest.first_at for harvest in history.harvests.values()]
     return (now() - min(begun)) // timedelta(weeks=1) if begun else 0
 
 

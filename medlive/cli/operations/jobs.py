@@ -72,7 +72,7 @@ def retry(
 ) -> None:
     """Try failed jobs again, or jobs of a worker that hangs, by number; or many at once.
 
-    Many at once are told by count: --all also ends the waits after an endpoint gave no answer.
+    Of many jobs the number is printed. --all also ends the waits after an endpoint gave no answer.
     """
     if [bool(jobs), all_, reason is not None].count(True) != 1:
         raise UsageError(

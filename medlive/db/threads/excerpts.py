@@ -17,7 +17,7 @@ from medlive.threads.model import Message, Thread
 AROUND: Final = 1_000
 """Characters before and after a part of a message that are read with it, so that no identifier is cut in two."""
 _OPENING: Final = {"messages": 200, "chars": 40_000}
-"""What of a thread its language is told by: twice what `dominant_language` looks at."""
+"""Characters of a thread that decide its language: twice what `dominant_language` reads."""
 
 
 @dataclass(frozen=True, slots=True)
